@@ -1,0 +1,18 @@
+# Script: writes OUT with one `inline constexpr std::string_view k<Stem>` per file of FILES.
+# MSVC-free, so one raw string literal per file is enough.
+set(text "// Generated from migration/sql/*.sql; do not edit.\n#pragma once\n\n#include <string_view>\n\nnamespace collegedb::migration::sql {\n")
+foreach(file IN LISTS FILES)
+  get_filename_component(stem ${file} NAME_WE)
+  string(REPLACE "_" ";" words ${stem})
+  set(camel "k")
+  foreach(word IN LISTS words)
+    string(SUBSTRING ${word} 0 1 head)
+    string(SUBSTRING ${word} 1 -1 tail)
+    string(TOUPPER ${head} head)
+    string(APPEND camel "${head}${tail}")
+  endforeach()
+  file(READ ${file} body)
+  string(APPEND text "inline constexpr std::string_view ${camel} = R\"collegedb_sql(${body})collegedb_sql\";\n")
+endforeach()
+string(APPEND text "}  // namespace collegedb::migration::sql\n")
+file(WRITE ${OUT} "${text}")

@@ -1,0 +1,92 @@
+// What a session asks of the control plane, and what it gets back: plain values. The session never
+// calls the control plane; the driver (net/connection) performs the request and posts the reply.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "proxy/wire/error.h"
+#include "routing/snapshot.h"
+
+namespace collegedb::session {
+
+// One row of the table of admin functions (proxy/admin/functions.h). Static storage throughout.
+struct AdminFunction {
+  struct Argument {
+    std::string_view name;
+    std::uint32_t type_oid = 25;
+    bool required = false;
+  };
+  struct Column {
+    std::string_view name;
+    std::uint32_t type_oid = 25;
+  };
+  std::string_view name;  // "collegedb_reassign"
+  std::span<const Argument> arguments;
+  std::span<const Column> columns;
+  bool admin_only = false;
+  std::string_view help;
+};
+
+struct AdminCall {
+  const AdminFunction* function = nullptr;
+  // One per declared argument, in declared order; nullopt inside = SQL NULL; a missing optional
+  // argument is std::monostate (the handler applies the default).
+  std::vector<std::variant<std::monostate, std::optional<std::string>>> arguments;
+  std::string user;
+  bool is_admin = false;
+};
+
+// collegedb_explain needs the session's search_path; DDL runs under it too.
+struct SessionContext {
+  std::vector<std::pair<std::string, std::string>> settings;  // GUCs to set before running
+  std::vector<std::string> search_path;
+};
+
+// Runs one statement on every shard: two-phase when `transactional`, else shard by shard.
+struct Broadcast {
+  std::string sql;
+  bool transactional = true;
+};
+
+// Waits until a snapshot newer than `newer_than` has been loaded (bounded by the control plane).
+struct Reload {
+  std::uint64_t newer_than = 0;
+};
+
+struct ControlRequest {
+  std::variant<AdminCall, Broadcast, Reload> what;
+  SessionContext context;
+};
+
+struct AdminRows {
+  // Text form of each value, in the order of AdminFunction::columns.
+  std::vector<std::vector<std::optional<std::string>>> rows;
+};
+struct BroadcastDone {
+  std::string tag;  // command tag of the first shard
+  std::vector<SqlError> notices;
+};
+struct ReloadDone {
+  std::shared_ptr<const routing::Snapshot> snapshot;  // the newest one, perhaps not newer
+};
+using ControlReply = std::variant<SqlError, AdminRows, BroadcastDone, ReloadDone>;
+
+// Implemented by proxy/admin/control_plane; called from any worker thread.
+class ControlPlane {
+ public:
+  virtual ~ControlPlane() = default;
+  // Never blocks. `done` is called exactly once, on a thread of the control plane; it must only
+  // post to its worker. After shutdown has begun `done` gets 57P01.
+  virtual void call(ControlRequest request, std::function<void(ControlReply)> done) = 0;
+};
+
+}  // namespace collegedb::session

@@ -1,0 +1,44 @@
+// The guard: what a proxy runs on the owner, in the same transaction and before a statement with
+// known keys. Objects it uses: migration/sql/shard.sql. Why this form: docs/moves.md.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace collegedb::session::guard {
+
+// First key of every two-key advisory lock of ours ("CDB1").
+inline constexpr std::int32_t kLockClass = 1128546865;
+
+// The fair queue. $1 bucket. Writers and a mover pass it in order of arrival.
+inline constexpr std::string_view kQueueName = "collegedb_queue";
+inline constexpr std::string_view kQueueSql =
+    "SELECT pg_catalog.pg_advisory_xact_lock_shared(1128546865, $1::pg_catalog.int4)";
+
+// The gate row. $1 bucket, $2 generation, $3 scope, $4 group, $5 keys of this bucket (text[]),
+// $6 'on' when the proxy knows every key the statement writes, else 'off'.
+// Exactly one row comes back; anything else is a refusal (the gate is damaged).
+inline constexpr std::string_view kGateName = "collegedb_gate";
+inline constexpr std::string_view kGateSql =
+    "SELECT CASE WHEN min_generation > $2::pg_catalog.int8"
+    " THEN collegedb.raise_stale($2::pg_catalog.int8, min_generation)"
+    " WHEN cutovers > 0 THEN collegedb.check_moved($3::pg_catalog.text, $4::pg_catalog.text,"
+    " $5::pg_catalog.text[]) END, pg_catalog.set_config('collegedb.guarded', $6::pg_catalog.text, true)"
+    " FROM collegedb.gate WHERE bucket = $1::pg_catalog.int4 FOR SHARE";
+
+// The same where FOR SHARE is not allowed (READ ONLY at READ COMMITTED).
+inline constexpr std::string_view kGateReadOnlyName = "collegedb_gate_ro";
+inline constexpr std::string_view kGateReadOnlySql =
+    "SELECT CASE WHEN min_generation > $2::pg_catalog.int8"
+    " THEN collegedb.raise_stale($2::pg_catalog.int8, min_generation)"
+    " WHEN cutovers > 0 THEN collegedb.check_moved($3::pg_catalog.text, $4::pg_catalog.text,"
+    " $5::pg_catalog.text[]) END, pg_catalog.set_config('collegedb.guarded', $6::pg_catalog.text, true)"
+    " FROM collegedb.gate WHERE bucket = $1::pg_catalog.int4";
+
+// SQLSTATEs the guard raises.
+inline constexpr std::string_view kStale = "CDB01";     // DETAIL: min_generation
+inline constexpr std::string_view kMoved = "CDB02";     // DETAIL: shard \n op \n key
+inline constexpr std::string_view kApplied = "CDB03";   // operation_id seen before
+inline constexpr std::string_view kIncoming = "CDB04";  // arriving; wait and try again
+
+}  // namespace collegedb::session::guard

@@ -1,0 +1,115 @@
+// Where does it go? Plan = facts of a statement that do not depend on the topology (only on the
+// registry of tables); Route = f(plan, parameter values, snapshot). Pure.
+#pragma once
+
+#include <boost/container/small_vector.hpp>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "parser/statement.h"
+#include "proxy/wire/error.h"
+#include "routing/key.h"
+#include "routing/snapshot.h"
+
+namespace collegedb::routing {
+
+// How a statement is answered, before any key is known.
+enum class PlanKind : std::uint8_t {
+  kKeyed,       // all keyed tables of one group, restricted to one key (or a key list, refused for now)
+  kReference,   // only reference tables
+  kNoTable,     // no table at all
+  kJournal,     // local and unregistered tables, catalogs
+  kScatter,     // keyless SELECT that can be streamed from all shards (concatenation or count(*))
+  kBroadcast,   // DDL and the like: every shard
+  kAdmin,       // collegedb_* function: performed by the control plane
+  kSession,     // transaction control, SET, SHOW, PREPARE...: the session's own rules
+  kRefuse,      // Plan::error says why
+};
+
+// Where one required key value comes from.
+struct KeySource {
+  parser::Value value;
+};
+
+struct Plan {
+  parser::Statement statement;
+  PlanKind kind = PlanKind::kRefuse;
+  SqlError error;                   // kRefuse
+  std::int64_t registry_version = 0;
+
+  // kKeyed
+  std::string group;
+  KeyType key_type = KeyType::kText;
+  bool for_insert = false;          // values are assigned, not compared
+  // Alternatives that must all give the same key (one per keyed table or VALUES row).
+  std::vector<KeySource> keys;
+
+  bool writes = false;              // must be guarded as a write
+  // Reads: a plain key-restricted single-table SELECT without locking, aggregates, sub-selects or
+  // joins, so that an empty result is the only way rows can be missing.
+  bool plain_read = false;
+  // kKeyed writes whose keys the proxy knows fully and that fire no user trigger and call nothing
+  // opaque: the insert fence may be skipped on the owner (collegedb.guarded).
+  bool known_writes = false;
+  // kNoTable: has no side effect and reads nothing that a transaction fixes (no function call, no
+  // CURRENT_TIMESTAMP): may run outside the client's open transaction.
+  bool free_standing = false;
+  bool count_star = false;          // kScatter: one int8 summed over shards
+  bool transactional_ddl = true;    // kBroadcast: may run in a transaction block
+  std::string table;                // main registered table, for messages and explain
+};
+
+// `search_path`: schemas of the session in order, "$user" replaced. Never fails: what cannot be
+// routed is a Plan of kind kRefuse.
+[[nodiscard]] std::shared_ptr<const Plan> make_plan(parser::Statement statement,
+                                                    const Snapshot& snapshot,
+                                                    const std::vector<std::string>& search_path);
+
+struct RoutedKey {
+  std::string group;
+  std::string key;          // canonical text
+  std::int32_t bucket = 0;  // gate bucket
+};
+
+enum class RouteKind : std::uint8_t {
+  kShard,      // exactly `shard`
+  kAnyShard,   // any one shard gives the right answer
+  kScatter,    // all shards of the snapshot
+  kBroadcast,  // all shards, by the control plane
+  kAdmin,
+  kSession,
+  kRefuse,
+};
+
+enum class Via : std::uint8_t { kNone, kComputed, kException, kMapping, kEpoch, kTombstone };
+[[nodiscard]] std::string_view name_of(Via via) noexcept;
+
+struct Route {
+  RouteKind kind = RouteKind::kRefuse;
+  ShardId shard = kNoShard;
+  Via via = Via::kNone;
+  boost::container::small_vector<RoutedKey, 1> keys;  // kShard of a keyed plan
+  SqlError error;                                      // kRefuse
+};
+
+// Evaluates the plan's key for these parameters. NULL or unmatchable keys of reads and of
+// UPDATE/DELETE give kAnyShard (the server answers with no rows); for INSERT kRefuse.
+[[nodiscard]] Route route(const Plan& plan, std::span<const Parameter> parameters,
+                          const Snapshot& snapshot);
+
+// Owner of one key in this snapshot: exception, else the newest epoch (several live epochs with
+// different owners: Via::kEpoch and the newest active owner).
+struct Owner {
+  ShardId shard = kNoShard;
+  Via via = Via::kComputed;
+};
+[[nodiscard]] Owner locate(const Snapshot& snapshot, std::string_view group, std::string_view key);
+
+// Owner by placement alone, without exceptions.
+[[nodiscard]] ShardId computed_owner(const Snapshot& snapshot, const Epoch& epoch,
+                                     std::string_view key);
+
+}  // namespace collegedb::routing

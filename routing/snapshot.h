@@ -1,0 +1,94 @@
+// What a proxy knows of the cluster at one instant: an immutable value, shared by pointer.
+// Built by routing/store from one REPEATABLE READ read of the journal shard; pure itself.
+#pragma once
+
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <boost/unordered/unordered_flat_set.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "parser/statement.h"
+#include "routing/key.h"
+
+namespace collegedb::routing {
+
+using ShardId = std::uint16_t;  // index into Snapshot::shards
+inline constexpr ShardId kNoShard = 0xffff;
+
+enum class Algorithm : std::uint8_t { kHrw, kModulo };
+enum class EpochState : std::uint8_t { kPublishing, kActive };
+
+struct Epoch {
+  std::int32_t id = 0;
+  Algorithm algorithm = Algorithm::kHrw;
+  EpochState state = EpochState::kActive;
+  std::vector<ShardId> shards;   // declared order (modulo depends on it)
+  std::vector<double> weights;   // hrw only; empty = all 1
+};
+
+enum class TableKind : std::uint8_t { kSharded, kReference, kLocal };
+
+struct ColumnInfo {
+  std::string name;
+  std::uint32_t type_oid = 0;     // on the journal shard
+  std::string default_expression; // pg_get_expr text; empty = none
+  bool generated = false;         // GENERATED ALWAYS AS (...) STORED
+  bool identity = false;
+};
+
+struct TableInfo {
+  parser::QualifiedName name;     // schema always set
+  TableKind kind = TableKind::kLocal;
+  std::string group;              // colocation group: qualified name of its root table
+  std::string key_column;         // kSharded
+  KeyType key_type = KeyType::kText;
+  std::vector<ColumnInfo> columns;  // attnum order, dropped ones left out
+  bool user_triggers = false;     // other triggers than collegedb's own: the insert fence stays on
+};
+
+// One exception of the directory: this key of this group lives on `shard`.
+struct GroupKey {
+  std::string group;
+  std::string key;  // canonical text
+  friend bool operator==(const GroupKey&, const GroupKey&) = default;
+};
+struct GroupKeyHash {
+  std::size_t operator()(const GroupKey& value) const noexcept;
+};
+using ExceptionMap = boost::unordered_flat_map<GroupKey, ShardId, GroupKeyHash>;
+
+struct Shard {
+  std::string name;
+};
+
+struct Snapshot {
+  // Order of this value among all that one process has loaded; strictly increasing.
+  std::uint64_t version = 0;
+  std::string scope = "default";
+  std::int64_t revision = 0;
+  std::int64_t generation = 0;      // every write is bound to it
+  std::vector<Shard> shards;        // in configuration order
+  ShardId journal_shard = 0;
+  std::vector<Epoch> epochs;        // newest first, at least one
+  std::vector<TableInfo> tables;
+  std::shared_ptr<const ExceptionMap> exceptions;
+  std::int64_t registry_version = 0;  // changes with tables, columns or functions: plans depend on it
+  // Names in pg_catalog: a call of anything else is opaque to routing.
+  boost::unordered_flat_set<std::string> builtin_functions;
+  // Of these, the volatile ones and those that change session state are in routing/functions.h.
+
+  // nullptr when no such table is registered. An empty schema is looked up along `search_path`
+  // (schemas in order; "$user" must already be replaced).
+  [[nodiscard]] const TableInfo* find_table(const parser::QualifiedName& name,
+                                            const std::vector<std::string>& search_path) const;
+  [[nodiscard]] std::optional<ShardId> find_shard(std::string_view name) const;
+  [[nodiscard]] bool has_sharded_tables() const;
+  // Distinct colocation groups, sorted.
+  [[nodiscard]] std::vector<std::string> groups() const;
+};
+
+}  // namespace collegedb::routing
