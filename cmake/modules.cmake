@@ -1,7 +1,9 @@
-# collegedb_library(name FOLDER dir [ONLY stem...] [EXCEPT stem...] [LINK target...] [PCH asio])
+# collegedb_library(name FOLDER dir [ONLY stem...] [EXCEPT stem...] [LINK target...]
+#                   [PRIVATE target...] [PCH asio])
 # A static library of the .cpp files directly in `dir`; ONLY and EXCEPT select by file stem.
+# PRIVATE: linked, but not offered to those who link this library.
 function(collegedb_library name)
-  cmake_parse_arguments(ARG "" "FOLDER;PCH" "ONLY;EXCEPT;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "FOLDER;PCH" "ONLY;EXCEPT;LINK;PRIVATE" ${ARGN})
   file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${ARG_FOLDER}/*.cpp)
   set(sources)
   foreach(file IN LISTS found)
@@ -20,7 +22,7 @@ function(collegedb_library name)
     return()
   endif()
   add_library(${name} STATIC ${sources})
-  target_link_libraries(${name} PUBLIC Boost::boost ${ARG_LINK})
+  target_link_libraries(${name} PUBLIC Boost::boost ${ARG_LINK} PRIVATE ${ARG_PRIVATE})
   if(ARG_PCH STREQUAL "asio")
     target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch_asio.h)
   else()
