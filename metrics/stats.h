@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "proxy/wire/error.h"
@@ -145,7 +146,7 @@ inline constexpr std::array<std::string_view, 6> kQueryKindNames = {"select", "i
                                                                     "delete", "copy",   "other"};
 enum class Protocol : std::uint8_t { kSimple, kExtended, kCount };
 inline constexpr std::array<std::string_view, 2> kProtocolNames = {"simple", "extended"};
-enum class ScatterKind : std::uint8_t { kConcat, kCount_, kCount };
+enum class ScatterKind : std::uint8_t { kConcat, kRowCount, kCount };
 inline constexpr std::array<std::string_view, 2> kScatterKindNames = {"concat", "count"};
 enum class Direction : std::uint8_t { kFromClients, kToClients, kFromShards, kToShards, kCount };
 inline constexpr std::array<std::string_view, 4> kDirectionNames = {"from_clients", "to_clients",
@@ -227,6 +228,8 @@ struct alignas(64) WorkerStats {
   // Counts what a client is about to be told: by the "CODE:" its message starts with, else as
   // "other". `from_shard` marks an error a shard reported and the proxy only passes on.
   void count_error(const SqlError& error, bool from_shard = false) noexcept;
+  // The same cells for a write that was not applied; in addition to count_error.
+  void count_write_rejection(const SqlError& error) noexcept;
 
   std::vector<ShardStats> shards;  // by routing::ShardId; never resized
   Clock clock;
@@ -282,18 +285,22 @@ struct ProcessStats {
 // Owns every stats struct of the process. Built once at start, before the threads that write.
 class Registry {
  public:
-  Registry(std::vector<std::string> shard_names, std::size_t workers, Clock clock = nullptr);
+  // `shard_names` in the order of routing::ShardId.
+  Registry(std::vector<std::string> shard_names, std::size_t workers, Clock clock = nullptr,
+           std::string version = "unknown");
 
   [[nodiscard]] WorkerStats& worker(std::size_t index) { return *workers_[index]; }
   [[nodiscard]] ProcessStats& process() { return process_; }
   [[nodiscard]] const ProcessStats& process() const { return process_; }
   [[nodiscard]] std::span<const std::unique_ptr<WorkerStats>> workers() const { return workers_; }
   [[nodiscard]] const std::vector<std::string>& shard_names() const { return shard_names_; }
+  [[nodiscard]] const std::string& version() const { return version_; }
   [[nodiscard]] std::uint64_t now_ns() const noexcept { return clock_ ? clock_() : 0; }
 
  private:
   std::vector<std::string> shard_names_;
   Clock clock_;
+  std::string version_;
   std::vector<std::unique_ptr<WorkerStats>> workers_;
   ProcessStats process_;
 };
