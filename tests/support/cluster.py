@@ -55,10 +55,27 @@ def bin_dir():
     return os.path.dirname(newest)
 
 
+_handed_out = set()
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port nobody listens on: of the range in COLLEGEDB_TEST_PORTS ("55550-55999"), else any."""
+    first, _, last = os.environ.get("COLLEGEDB_TEST_PORTS", "").partition("-")
+    candidates = range(int(first), int(last) + 1) if last else [0] * 50
+    for candidate in candidates:
+        if candidate in _handed_out:
+            continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", candidate))
+            except OSError:
+                continue
+            port = probe.getsockname()[1]
+        if port not in _handed_out:
+            _handed_out.add(port)
+            return port
+    raise RuntimeError("no free port left")
 
 
 def _as_server_user():
