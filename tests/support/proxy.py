@@ -20,11 +20,13 @@ SANITIZER_REPORT = re.compile(
     r"AddressSanitizer|LeakSanitizer|ThreadSanitizer|MemorySanitizer|runtime error:|Assertion .* failed")
 
 
+def binary_path():
+    return os.path.join(REPOSITORY, os.environ.get("COLLEGEDB_BIN", "build/release/collegedb"))
+
+
 def binary():
     """The program under test: COLLEGEDB_BIN, else the release build."""
-    path = os.environ.get("COLLEGEDB_BIN", os.path.join(REPOSITORY, "build/release/collegedb"))
-    if not os.path.isabs(path):
-        path = os.path.join(REPOSITORY, path)
+    path = binary_path()
     if not os.access(path, os.X_OK):
         raise RuntimeError(f"no program at {path}: build it, or set COLLEGEDB_BIN")
     return path
@@ -32,7 +34,7 @@ def binary():
 
 def is_sanitized():
     """True when the program is an ASan or TSan build: everything takes several times longer."""
-    return bool(re.search(r"asan|tsan|ubsan", binary()))
+    return bool(re.search(r"asan|tsan|ubsan", binary_path()))
 
 
 def toml_value(value):
