@@ -99,6 +99,13 @@ SqlError make_error(std::string_view sqlstate, std::string_view text, std::strin
   return error;
 }
 
+SqlError make_fatal(std::string_view sqlstate, std::string_view text, std::string_view hint,
+                    std::string_view detail) {
+  SqlError error = make_error(sqlstate, text, hint, detail);
+  error.severity = "FATAL";
+  return error;
+}
+
 void throw_exception_from_error(const SqlError& error, const boost::source_location& where) {
   boost::throw_exception(std::runtime_error(error.sqlstate + " " + error.message), where);
 }

@@ -48,9 +48,9 @@ enum class ErrorCode : std::uint8_t {
   kPartialResult,
   kShardUnavailable,
   kPoolTimeout,
-  kMoveRefused,      // a move that cannot start or was given up; the reason is in the text (55000)
-  kUnknownShard,     // names no configured shard (22023)
-  kUnknownTable,     // names no registered table or group (42P01)
+  kMoveRefused,   // a move that cannot start or was given up; the reason is in the text (55000)
+  kUnknownShard,  // names no configured shard (22023)
+  kUnknownTable,  // names no registered table or group (42P01)
 };
 
 // What a client gets in an ErrorResponse or NoticeResponse. Every field owns its bytes.
@@ -63,6 +63,9 @@ struct SqlError {
   std::string severity = "ERROR";
   // 1-based character position in the statement text; 0 = none (field 'P').
   int position = 0;
+  // The server's fields that have no member here (where, schema, table, column, constraint, ...),
+  // as on the wire: { code:Byte1 value:String }. Repeated by encode_error, never made by the proxy.
+  std::string other_fields;
 
   friend bool operator==(const SqlError&, const SqlError&) = default;
 };
@@ -72,11 +75,16 @@ struct SqlError {
 [[nodiscard]] std::string_view sqlstate_of(ErrorCode code) noexcept;
 
 // "CODE: text" with the SQLSTATE of the code. Every caller says what to do in hint or text.
+// Severity is ERROR, but WARNING for an SQLSTATE of class 01.
 [[nodiscard]] SqlError make_error(ErrorCode code, std::string_view text, std::string_view hint = {},
                                   std::string_view detail = {});
 
 // Any PostgreSQL SQLSTATE with PostgreSQL's own wording.
 [[nodiscard]] SqlError make_error(std::string_view sqlstate, std::string_view text,
+                                  std::string_view hint = {}, std::string_view detail = {});
+
+// As above with severity FATAL: the connection ends after it.
+[[nodiscard]] SqlError make_fatal(std::string_view sqlstate, std::string_view text,
                                   std::string_view hint = {}, std::string_view detail = {});
 
 template <class T>
