@@ -1,0 +1,65 @@
+// The control plane's door to moves. One Runner per process; every method may be called from any
+// background thread and blocks (never call it from a worker). Errors are values here; inside,
+// background code throws.
+//
+// Life of a move: reassign() claims the key in the journal, then a Mover (mover.h) performs the
+// commands of the machine until the operation is retired or aborted. A connection that is lost in
+// the middle is treated as a death of the mover: the operation is taken over again by this process
+// at once, or by any process's Recovery.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "migration/move.h"
+#include "proxy/config.h"
+#include "proxy/wire/error.h"
+#include "routing/snapshot.h"
+
+namespace collegedb::migration {
+
+struct RunnerOptions {
+  std::vector<ShardConfig> shards;
+  std::size_t journal = 0;  // index into shards
+  std::string scope = "default";
+  Config::Migration limits;
+  // The newest snapshot this process has. Only a hint about where a key is, and the source of the
+  // key's type and placement; the registry and the exceptions are read again from the journal.
+  std::function<std::shared_ptr<const routing::Snapshot>()> snapshot;
+};
+
+class Runner {
+ public:
+  explicit Runner(RunnerOptions options);
+
+  [[nodiscard]] Result<MoveResult> reassign(const MoveRequest& request);
+  // Moves several keys of one source to one destination in one operation. Keys are canonical.
+  [[nodiscard]] Result<MoveResult> reassign_keys(const std::string& group,
+                                                 const std::vector<std::string>& keys,
+                                                 const std::string& source,
+                                                 const std::string& destination);
+  // One recovery round: takes the lease, RECOVERY_IN_PROGRESS when another has it.
+  [[nodiscard]] Result<RecoveryResult> recover();
+  // Latest operation of the key, nullopt when there is none.
+  [[nodiscard]] Result<std::optional<MoveStatus>> status(const std::string& key,
+                                                         const std::optional<std::string>& table);
+  // Asks the operation to stop before its decision; returns its state afterwards.
+  [[nodiscard]] Result<std::string> cancel(const std::string& op);
+
+  [[nodiscard]] const RunnerOptions& options() const { return options_; }
+
+ private:
+  class Slot;  // one of max_concurrent_moves
+
+  RunnerOptions options_;
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  unsigned running_ = 0;
+};
+
+}  // namespace collegedb::migration
