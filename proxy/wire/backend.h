@@ -1,10 +1,10 @@
 // Server -> client messages, encode and decode beside each other. Decoded views borrow from the
-// payload. The server side is untrusted too: every field is checked.
+// payload. The server side is untrusted too: every field is checked, and a message that does not
+// fit its grammar is an error 08P01. encode() REQUIRES at most 65535 items and 1 GB (bytes.h).
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,13 +15,20 @@ namespace collegedb::wire {
 
 // 'R'
 enum class AuthenticationKind : std::int32_t {
-  kOk = 0, kCleartextPassword = 3, kMd5Password = 5, kGss = 7, kGssContinue = 8, kSspi = 9,
-  kSasl = 10, kSaslContinue = 11, kSaslFinal = 12,
+  kOk = 0,
+  kCleartextPassword = 3,
+  kMd5Password = 5,
+  kGss = 7,
+  kGssContinue = 8,
+  kSspi = 9,
+  kSasl = 10,
+  kSaslContinue = 11,
+  kSaslFinal = 12,
 };
 struct Authentication {
   AuthenticationKind kind = AuthenticationKind::kOk;
-  std::string_view data;                       // md5 salt (4 bytes), SASL continue/final data
-  std::vector<std::string_view> mechanisms;    // kSasl
+  std::string_view data;                     // md5 salt (4 bytes), SASL continue/final data
+  std::vector<std::string_view> mechanisms;  // kSasl
   static Result<Authentication> decode(std::string_view payload);
   void encode(std::string& out) const;
 };
@@ -62,9 +69,12 @@ struct ParameterDescription {  // 't'
   static Result<ParameterDescription> decode(std::string_view payload);
   void encode(std::string& out) const;
 };
-struct DataRow {  // 'D'
-  std::vector<std::optional<std::string_view>> values;
+struct DataRow {                                        // 'D'
+  std::vector<std::optional<std::string_view>> values;  // nullopt = NULL
   static Result<DataRow> decode(std::string_view payload);
+  // decode() into this row, whose memory is reused: no allocation per row of a stream. False (and
+  // values unspecified) exactly where decode() gives an error.
+  [[nodiscard]] bool assign(std::string_view payload);
   void encode(std::string& out) const;
 };
 struct CommandComplete {  // 'C'
@@ -80,7 +90,16 @@ struct NotificationResponse {  // 'A'
   void encode(std::string& out) const;
 };
 
-// 'E' and 'N'. Missing fields get defaults (severity ERROR, sqlstate XX000); unknown ones are skipped.
+struct CopyResponse {  // 'G' in, 'H' out, 'W' both
+  char tag = 'G';
+  bool binary = false;
+  std::vector<std::int16_t> column_formats;  // one per column
+  static Result<CopyResponse> decode(char tag, std::string_view payload);
+  void encode(std::string& out) const;
+};
+
+// 'E' and 'N'. Missing fields get defaults (severity ERROR, sqlstate XX000); fields without a
+// member go to other_fields. encode_* writes 'S' and 'V' alike.
 Result<SqlError> decode_error(std::string_view payload);
 void encode_error(std::string& out, const SqlError& error);
 void encode_notice(std::string& out, const SqlError& notice);

@@ -1,6 +1,8 @@
 // Client -> server messages: one struct, encode and decode beside each other, fields named as in
 // the PostgreSQL manual ("Message Formats"). Decoded views borrow from the payload.
-// decode() is strict: counts against bytes left, trailing bytes refused (08P01, F5-F9).
+// decode() is strict: counts against bytes left, trailing bytes refused, -1 alone is NULL. Its
+// error is PostgreSQL's own (08P01) and leaves the session alive; only split() gives a stream up.
+// encode() REQUIRES at most 65535 items and 1 GB (bytes.h); a string ends at its first NUL.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +31,9 @@ struct Parse {  // 'P'
 struct Bind {  // 'B'
   std::string_view portal;
   std::string_view statement;
-  std::vector<std::int16_t> parameter_formats;                // 0, 1 or one per parameter
-  std::vector<std::optional<std::string_view>> parameters;    // nullopt = NULL
-  std::vector<std::int16_t> result_formats;                   // 0, 1 or one per column
+  std::vector<std::int16_t> parameter_formats;              // 0, 1 or one per parameter
+  std::vector<std::optional<std::string_view>> parameters;  // nullopt = NULL
+  std::vector<std::int16_t> result_formats;                 // 0, 1 or one per column
   static Result<Bind> decode(std::string_view payload);
   void encode(std::string& out) const;
   [[nodiscard]] bool parameter_is_binary(std::size_t index) const noexcept;
@@ -56,12 +58,13 @@ struct CloseMessage {  // 'C'
   static Result<CloseMessage> decode(std::string_view payload);
   void encode(std::string& out) const;
 };
-// Copies a Bind with another statement name (and portal), bytes otherwise untouched.
+// Copies a Bind with another statement name (and portal), bytes otherwise untouched. REQUIRES: the
+// payload went through Bind::decode().
 void encode_rebound(std::string& out, std::string_view bind_payload, std::string_view portal,
                     std::string_view statement);
 
-struct PasswordMessage {  // 'p'
-  std::string_view password;
+struct PasswordMessage {      // 'p'
+  std::string_view password;  // never empty after decode (28P01)
   static Result<PasswordMessage> decode(std::string_view payload);
   void encode(std::string& out) const;
 };
@@ -87,6 +90,9 @@ struct FunctionCallMessage {  // 'F'
   std::int16_t result_format = 0;
   static Result<FunctionCallMessage> decode(std::string_view payload);
 };
+
+// Sync, Flush: nothing but the header.
+Result<void> decode_empty(std::string_view payload);
 
 void encode_sync(std::string& out);
 void encode_flush(std::string& out);

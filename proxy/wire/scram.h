@@ -18,7 +18,8 @@ struct ScramVerifier {
   std::string stored_key;  // 32 bytes
   std::string server_key;  // 32 bytes
   static std::optional<ScramVerifier> parse(std::string_view text);
-  static ScramVerifier from_password(std::string_view password, std::string_view salt, int iterations);
+  static ScramVerifier from_password(std::string_view password, std::string_view salt,
+                                     int iterations);
   [[nodiscard]] std::string to_string() const;
 };
 
@@ -45,7 +46,7 @@ class ScramServer {
 class ScramClient {
  public:
   ScramClient(std::string password, std::string nonce);
-  std::string first();                                    // client-first-message
+  std::string first();                                       // client-first-message
   Result<std::string> final(std::string_view server_first);  // client-final-message
   Result<bool> verify(std::string_view server_final) const;
 

@@ -52,7 +52,8 @@ struct StartupDecode {
 [[nodiscard]] StartupDecode decode_startup(std::string_view bytes);
 
 // What we send to a shard.
-void encode_startup(std::string& out, const std::vector<std::pair<std::string, std::string>>& parameters);
+void encode_startup(std::string& out,
+                    const std::vector<std::pair<std::string, std::string>>& parameters);
 void encode_ssl_request(std::string& out);
 void encode_cancel_request(std::string& out, std::int32_t pid, std::string_view secret);
 
