@@ -233,7 +233,7 @@ TEST_F(ConfigTest, TakesPasswordsFromTheEnvironmentAndThePasswordFile) {
       "[[shards]]\nname = \"b\"\nconninfo = \"host=h port=5433 dbname=d user=u\"\n"
       "[[shards]]\nname = \"c\"\nconninfo = \"host=h\"\npassword_env = \"CONFIG_TEST_NONE\"\n");
   EXPECT_THAT(loaded.faults,
-              ElementsAre(fault(12, "the environment has no variable CONFIG_TEST_NONE")));
+              ElementsAre(fault(13, "the environment has no variable CONFIG_TEST_NONE")));
   EXPECT_EQ(loaded.config.shards[0].conninfo, "host='h' password='it\\'s'");
   EXPECT_THAT(loaded.config.shards[1].conninfo, HasSubstr("password='a:b'"));
 }
@@ -283,7 +283,7 @@ TEST_F(ConfigTest, ChecksTlsFilesTogether) {
   const auto loaded = parse(std::string(kOneShard) +
                             "[tls]\nmode = \"verify-full\"\ncert = \"c.pem\"\nca = \"no.pem\"\n");
   EXPECT_THAT(loaded.faults, UnorderedElementsAre(fault(9, "tls.ca: there is no file"),
-                                                  fault(6, "tls.key: tls.cert and tls.key go")));
+                                                  fault(8, "tls.cert: tls.cert and tls.key go")));
   EXPECT_EQ(loaded.config.tls.cert, (directory_ / "c.pem").string());
 }
 
