@@ -1,0 +1,69 @@
+"""kill -9 of the moving proxy and of the shards' servers, under load."""
+
+import os
+
+import pytest
+
+import load
+import moves
+from chaos import RECOVERY_INTERVAL, Chaos
+from cluster import Shards
+from proxy import Proxy
+from world import Place
+
+PROXY_KILLS = int(os.environ.get("COLLEGEDB_PROXY_KILLS", "24"))
+SHARD_KILLS = int(os.environ.get("COLLEGEDB_SHARD_KILLS", "4"))
+
+
+@pytest.fixture(name="world", scope="module")
+def _world():
+    with Shards(3, names=["db-east", "db-west", "db-north"]) as shards, Place(shards, "chaos_kill") as place:
+        settings = {"journal": {"recovery_interval": f"{RECOVERY_INTERVAL:.0f}s"}}
+        with Proxy(shards, place.dbname, name="victim", **settings) as victim, \
+                Proxy(shards, place.dbname, name="survivor", **settings) as survivor:
+            moves.shard_counters(survivor, place)
+            yield place, victim, survivor
+
+
+def settle(place, proxies, chaos, books):
+    ledger, faults = chaos.judge(books)
+    print("\n" + chaos.report(ledger))
+    assert faults == []
+    moves.assert_moves_settled(place)
+    place.assert_at_rest(patience=10)
+    moves.assert_locate_agrees(proxies, place, [load.key_name(i) for i in range(load.KEYS)])
+    return ledger
+
+
+def reset(place):
+    place.everywhere("UPDATE counters SET n = 0")
+
+
+@pytest.mark.deadline(300)
+def test_kill_of_the_moving_proxy(world, seed):
+    place, victim, survivor = world
+    reset(place)
+    chaos = Chaos(place, victim, survivor, seed)
+    at_victim = load.Load([victim.conninfo(), survivor.conninfo()], 8, seed, pace=0.05)
+    at_survivor = load.Load([survivor.conninfo()], 8, seed + 1, pace=0.05)
+    with at_victim, at_survivor:
+        chaos.kill_proxies(PROXY_KILLS)
+        theirs, ours = at_victim.stop(), at_survivor.stop()
+    settle(place, [victim, survivor], chaos, theirs + ours)
+    # Whoever was connected to the surviving proxy has at most waited.
+    assert [e for b in ours for e in b.errors if e[0] != "40001"] == []
+    assert sum(v for state, v in chaos.states.items() if state not in ("none", "done", "published")) >= PROXY_KILLS // 4, \
+        f"too few kills met a move: {chaos.states}"
+
+
+@pytest.mark.deadline(300)
+def test_kill_of_a_shards_server(world, seed):
+    place, victim, survivor = world
+    reset(place)
+    chaos = Chaos(place, victim, survivor, seed + 7)
+    with load.Load([victim.conninfo(), survivor.conninfo()], 16, seed + 7, pace=0.05) as clients:
+        chaos.kill_shards(SHARD_KILLS)
+        books = clients.stop()
+    settle(place, [victim, survivor], chaos, books)
+    for proxy in (victim, survivor):
+        proxy.assert_alive()
