@@ -56,6 +56,10 @@ enum class ErrorCode : std::uint8_t {
 // What a client gets in an ErrorResponse or NoticeResponse. Every field owns its bytes.
 // sqlstate is always five characters; severity is "ERROR", "FATAL", "PANIC", "WARNING" or "NOTICE".
 struct SqlError {
+  // Not an aggregate: as one it would be constructible from a string, and Result<std::string> could
+  // not tell a value from an error. Made by make_error().
+  SqlError() = default;
+
   std::string sqlstate = "XX000";
   std::string message;
   std::string detail;
