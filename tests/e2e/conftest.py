@@ -109,3 +109,43 @@ def at_rest(place):
 def stopwatch():
     started = time.monotonic()
     return lambda: time.monotonic() - started
+
+
+@pytest.fixture(scope="module")
+def keys(place):
+    return world.Keys(place)
+
+
+@pytest.fixture(scope="module")
+def pair(place, proxies):
+    """Two proxies over a sharded table items(id text, v int)."""
+    first, second = proxies(), proxies()
+    place.everywhere("CREATE TABLE items (id text PRIMARY KEY, v int)")
+    first.query("SELECT * FROM collegedb_shard_table('items', 'id')")
+    return first, second
+
+
+@pytest.fixture
+def item(place, pair, keys):
+    """item(shard="db-east", v=1): a fresh key with one row on that shard."""
+
+    def make(shard="db-east", v=1):
+        key = keys.on(shard)
+        assert pair[0].query("INSERT INTO items VALUES (%s, %s)", (key, v)) == 1
+        assert place.holders("items", "id", key) == [shard]
+        return key
+
+    return make
+
+
+@pytest.fixture
+def move(pair):
+    """move(key, destination): by the second proxy, so that the first is the one with old knowledge."""
+
+    def run(key, destination, table="items", by=None):
+        rows = (by or pair[1]).query("SELECT op, state, destination, write_stall_ms FROM "
+                                     "collegedb_reassign(%s, %s, %s)", (key, destination, table))
+        assert len(rows) == 1 and rows[0][1] in ("published", "retired") and rows[0][2] == destination, rows
+        return rows[0]
+
+    return run

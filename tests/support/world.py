@@ -107,3 +107,30 @@ def wait_until(condition, seconds=10, what="condition", step=0.02):
 def quantile(values, q):
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else float("nan")
+
+
+class Keys:
+    """Fresh keys whose computed owner is known: keys.on("db-west")."""
+
+    def __init__(self, place):
+        self.place = place
+        self.count = 0
+
+    def on(self, shard):
+        while True:
+            self.count += 1
+            key = f"user-{self.count}"
+            owner = self.place.on(0, "SELECT collegedb.owner(%s, %s)", (self.place.names, key))[0][0]
+            if owner == shard:
+                return key
+
+
+def attempt(action):
+    """(SQLSTATE or None, result or error) of something that may fail in the database."""
+    try:
+        return None, action()
+    except Exception as error:  # pylint: disable=broad-except  # sorted out on the next lines
+        state = getattr(error, "pgcode", None) or getattr(error, "sqlstate", None)
+        if state is None:
+            raise
+        return state, error
