@@ -85,7 +85,7 @@ std::optional<ListenAddress> parse_listen(std::string_view text) {
   const auto colon = text.rfind(':');
   if (text.starts_with('/')) {
     if (colon == std::string_view::npos) {
-      return ListenAddress{.host = {}, .directory = std::string(text), .port = kDefaultPort};
+      return ListenAddress{.host = {}, .directory = std::string(text), .port = 0};
     }
     const auto port = parse_port(text.substr(colon + 1));
     if (!port || *port == 0) return std::nullopt;
@@ -103,6 +103,22 @@ std::optional<ListenAddress> parse_listen(std::string_view text) {
     return std::nullopt;  // an IPv6 address needs brackets
   }
   return ListenAddress{.host = std::string(host), .directory = {}, .port = *port};
+}
+
+std::vector<ListenAddress> listen_addresses(std::span<const std::string> texts) {
+  std::vector<ListenAddress> result;
+  std::uint16_t shared_port = 0;
+  for (const auto& text : texts) {
+    const auto address = parse_listen(text);
+    if (!address) continue;
+    if (shared_port == 0 && address->directory.empty()) shared_port = address->port;
+    result.push_back(*address);
+  }
+  for (auto& address : result) {
+    if (address.directory.empty() || address.port != 0) continue;
+    address.port = shared_port != 0 ? shared_port : kDefaultPort;
+  }
+  return result;
 }
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {

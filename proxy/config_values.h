@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace collegedb {
 
@@ -20,12 +21,16 @@ namespace collegedb {
 struct ListenAddress {
   std::string host;        // empty for a unix socket
   std::string directory;   // of the unix socket; the file is .s.PGSQL.<port>
-  std::uint16_t port = 0;  // 0 = any free port; of a unix socket "/dir" without ":port" the default
+  std::uint16_t port = 0;  // TCP: 0 = any free port
 };
 inline constexpr std::uint16_t kDefaultPort = 6432;
 
-// "host:port", "[v6]:port", "/dir" or "/dir:port".
+// "host:port", "[v6]:port", "/dir" (port 0) or "/dir:port".
 [[nodiscard]] std::optional<ListenAddress> parse_listen(std::string_view text);
+
+// proxy.listen as addresses: a unix socket without a port gets that of the first TCP address, else
+// kDefaultPort. REQUIRES addresses that parse; others are left out.
+[[nodiscard]] std::vector<ListenAddress> listen_addresses(std::span<const std::string> texts);
 
 // The candidate a typing mistake away from `word`; empty when none is near.
 [[nodiscard]] std::string_view nearest(std::string_view word,

@@ -52,7 +52,7 @@ TEST(ListenTest, ReadsAddresses) {
   const auto socket = parse_listen("/run/db");
   ASSERT_TRUE(socket.has_value());
   EXPECT_EQ(socket->directory, "/run/db");
-  EXPECT_EQ(socket->port, kDefaultPort);
+  EXPECT_EQ(socket->port, 0);
   const auto named = parse_listen("/run/db:7000");
   ASSERT_TRUE(named.has_value());
   EXPECT_EQ(named->directory, "/run/db");
@@ -64,6 +64,17 @@ TEST(ListenTest, RefusesTheRest) {
                            "[::1:5", "/run/db:0", "/run/db:x"}) {
     EXPECT_FALSE(parse_listen(text).has_value()) << text;
   }
+}
+
+TEST(ListenTest, UnixSocketsShareThePortOfTheFirstTcpAddress) {
+  const std::vector<std::string> texts = {"/a", "/b:9", "h:7000", "h:7001"};
+  const auto addresses = listen_addresses(texts);
+  ASSERT_EQ(addresses.size(), 4U);
+  EXPECT_EQ(addresses[0].port, 7000);
+  EXPECT_EQ(addresses[1].port, 9);
+  EXPECT_EQ(addresses[3].port, 7001);
+  const std::vector<std::string> alone = {"/a"};
+  EXPECT_EQ(listen_addresses(alone).at(0).port, kDefaultPort);
 }
 
 TEST(NearestTest, FindsTypingMistakesOnly) {
