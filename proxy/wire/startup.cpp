@@ -1,6 +1,7 @@
 #include "proxy/wire/startup.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "proxy/wire/backend.h"
@@ -108,29 +109,47 @@ Parameters last_of_each_name(Parameters parameters) {
   return result;
 }
 
-Result<std::string> normalised_replication(const std::string& value) {
-  if (value == "database") return value;
-  const auto parsed = parse_bool(value);
-  if (!parsed) {
-    return make_fatal("22023", "invalid value for parameter \"replication\": \"" + value + "\"",
-                      "Valid values are: \"false\", 0, \"true\", 1, \"database\".");
-  }
-  return std::string(*parsed ? "true" : "false");
+// Names that mean something else in a start-up packet. As a GUC (another case, or through
+// `options`) PostgreSQL knows none of them, and sent on to a shard they would change who logs in
+// where.
+bool is_reserved(const std::string& name) {
+  const std::string folded = lower(name);
+  return folded == "user" || folded == "database" || folded == "options" ||
+         folded == "replication" || folded.starts_with(kExtensionPrefix);
 }
 
+// The GUCs as PostgreSQL applies them: `options` first, then those given by name.
 Result<Parameters> session_parameters(RawStartup& raw) {
   Parameters all;
-  if (raw.replication) {
-    auto replication = normalised_replication(*raw.replication);
-    if (!replication) return replication.error();
-    all.emplace_back("replication", std::move(*replication));
-  }
   if (raw.options) {
     const auto parsed = detail::parse_startup_options(*raw.options, all);
     if (!parsed) return parsed.error();
   }
   std::move(raw.parameters.begin(), raw.parameters.end(), std::back_inserter(all));
+  for (const auto& [name, value] : all) {
+    if (is_reserved(name)) {
+      return make_fatal("42704", "unrecognized configuration parameter \"" + name + "\"");
+    }
+  }
+  if (raw.replication) all.emplace_back("replication", std::move(*raw.replication));
   return last_of_each_name(std::move(all));
+}
+
+// In the order of PostgreSQL's own checks.
+std::optional<SqlError> check(RawStartup& raw) {
+  if (raw.replication && *raw.replication != "database") {
+    const auto parsed = parse_bool(*raw.replication);
+    if (!parsed) {
+      return make_fatal("22023",
+                        "invalid value for parameter \"replication\": \"" + *raw.replication + "\"",
+                        "Valid values are: \"false\", 0, \"true\", 1, \"database\".");
+    }
+    raw.replication = *parsed ? "true" : "false";
+  }
+  if (raw.user.empty()) {
+    return make_fatal("28000", "no PostgreSQL user name specified in startup packet");
+  }
+  return std::nullopt;
 }
 
 // StartupMessage = protocol:Int32 { name:String value:String } Byte1(0)
@@ -145,9 +164,7 @@ StartupPacket decode_startup_message(std::int32_t protocol, Reader reader) {
     return fatal(
         make_fatal("08P01", "invalid startup packet layout: expected terminator as last byte"));
   }
-  if (raw.user.empty()) {
-    return fatal(make_fatal("28000", "no PostgreSQL user name specified in startup packet"));
-  }
+  if (auto error = check(raw)) return fatal(std::move(*error));
   auto parameters = session_parameters(raw);
   if (!parameters) return fatal(parameters.error());
   StartupMessage message;
@@ -159,17 +176,15 @@ StartupPacket decode_startup_message(std::int32_t protocol, Reader reader) {
   return message;
 }
 
-// SSLRequest, GSSENCRequest = code:Int32
+// SSLRequest, GSSENCRequest = code:Int32      what else is in the packet counts for nothing
 // CancelRequest = code:Int32 pid:Int32 secret:Byte4
 StartupPacket decode_body(std::string_view body) {
   Reader reader(body);
   const std::int32_t code = reader.i32();
   switch (code) {
     case kSslRequestCode:
-      if (!reader.at_end()) return silent();
       return SslRequest{};
     case kGssEncRequestCode:
-      if (!reader.at_end()) return silent();
       return GssEncRequest{};
     case kCancelRequestCode: {
       CancelRequest cancel;

@@ -40,7 +40,7 @@ Result<std::pair<std::string, std::string>> parse_setting(std::string_view text,
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos) return syntax_error(option, text, " requires a value");
   std::string name(text.substr(0, equals));
-  if (name.empty()) return invalid_argument(std::string(option).append(text));
+  if (name.empty()) return make_fatal("42704", "unrecognized configuration parameter \"\"");
   std::replace(name.begin(), name.end(), '-', '_');
   return std::pair(std::move(name), std::string(text.substr(equals + 1)));
 }
@@ -52,6 +52,7 @@ Result<void> parse_startup_options(std::string_view options,
   const std::vector<std::string> words = split_words(options);
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string_view word = words[i];
+    if (word == "--" && i + 1 == words.size()) break;  // "no more options"
     std::string_view option;
     std::string_view setting;
     if (word.starts_with("--") && word.size() > 2) {
