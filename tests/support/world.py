@@ -6,6 +6,19 @@ import time
 
 import psycopg2
 
+LEFTOVERS = """
+SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE database = current_database()
+UNION ALL
+SELECT format('advisory lock %s %s %s of %s: %s', l.classid, l.objid, l.mode, a.application_name, a.query)
+  FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
+ WHERE l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+UNION ALL
+SELECT format('open transaction of %s (%s): %s', application_name, state, query) FROM pg_stat_activity
+ WHERE datname = current_database() AND state LIKE 'idle in transaction%' AND application_name <> 'test-direct'
+UNION ALL
+SELECT 'replication slot ' || slot_name FROM pg_replication_slots WHERE database = current_database()
+"""
+
 
 class Place:
     """Databases `dbname` on all shards; direct() reaches them without a proxy."""
@@ -64,19 +77,9 @@ class Place:
         """What a healthy system at rest does not have, as text lines."""
         found = []
         for name in self.names:
-            for (gid,) in self.on(name, "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"):
-                found.append(f"{name}: prepared transaction {gid}")
-            for row in self.on(name, "SELECT l.classid, l.objid, l.mode, a.application_name, a.query "
-                                     "FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) "
-                                     "WHERE l.locktype = 'advisory' AND l.database = "
-                                     "(SELECT oid FROM pg_database WHERE datname = current_database())"):
-                found.append(f"{name}: advisory lock {row}")
-            for row in self.on(name, "SELECT pid, application_name, state, query FROM pg_stat_activity "
-                                     "WHERE datname = current_database() AND state LIKE 'idle in transaction%%' "
-                                     "AND application_name <> 'test-direct'"):
-                found.append(f"{name}: open transaction {row}")
-            for (slot,) in self.on(name, "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"):
-                found.append(f"{name}: replication slot {slot}")
+            with self.direct(name) as connection, connection.cursor() as cursor:
+                cursor.execute(LEFTOVERS)
+                found += [f"{name}: {line}" for (line,) in cursor.fetchall()]
         return found
 
     def assert_at_rest(self, patience=5):

@@ -1,0 +1,88 @@
+"""pgbench's own tables, sharded by aid and filled through the proxy; 32 clients on a pool of 10."""
+
+import threading
+
+import psycopg
+import pytest
+
+from bench import pgbench
+
+ROWS = 2000
+PROTOCOLS = ["simple", "extended", "prepared"]
+
+
+@pytest.fixture(scope="module")
+def bench(place, proxies):
+    place.everywhere("CREATE TABLE pgbench_accounts (aid int NOT NULL PRIMARY KEY, bid int, abalance int, "
+                     "filler char(84)) WITH (fillfactor = 100);"
+                     "CREATE TABLE pgbench_branches (bid int NOT NULL PRIMARY KEY, bbalance int, filler char(88))")
+    proxy = proxies(pool={"size": 10}, unix=True)
+    proxy.query("SELECT * FROM collegedb_shard_table('pgbench_accounts', 'aid')")
+    with psycopg.connect(proxy.conninfo(), autocommit=True, prepare_threshold=0) as connection:
+        for aid in range(1, ROWS + 1):
+            done = connection.execute("INSERT INTO pgbench_accounts (aid, bid, abalance, filler) VALUES (%s, 1, 0, '')",
+                                      (aid,))
+            assert done.rowcount == 1
+    counts = [rows[0][0] for rows in place.everywhere("SELECT count(*) FROM pgbench_accounts").values()]
+    assert sum(counts) == ROWS and min(counts) > ROWS / 6
+    return proxy
+
+
+SELECT = "\\set aid random(1, {0})\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n".format(ROWS)
+UPDATE = "\\set aid random(1, {0})\nUPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;\n".format(ROWS)
+BLOCK = ("\\set aid random(1, {0})\nBEGIN;\nUPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;\n"
+         "SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\nEND;\n").format(ROWS)
+
+
+def balances(place):
+    return sum(rows[0][0] for rows in place.everywhere("SELECT sum(abalance) FROM pgbench_accounts").values())
+
+
+@pytest.mark.parametrize("unix", [False, True], ids=["tcp", "unix"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_select_only(bench, at_rest, protocol, unix):
+    """pgbench -S itself wants its scale from pgbench_branches: -s gives it, keys beyond are just absent."""
+    run = pgbench(bench.conninfo(unix=unix), "-S", "-s", "1", clients=32, transactions=60, protocol=protocol)
+    run.assert_clean(32 * 60)
+    run = pgbench(bench.conninfo(unix=unix), script=SELECT, clients=32, transactions=60, protocol=protocol)
+    run.assert_clean(32 * 60)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_updates_are_all_there(place, bench, at_rest, protocol):
+    before = balances(place)
+    pgbench(bench.conninfo(), script=UPDATE, clients=32, transactions=30, protocol=protocol).assert_clean(960)
+    assert balances(place) - before == 960
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_transactions_are_all_there(place, bench, at_rest, protocol):
+    before = balances(place)
+    pgbench(bench.conninfo(), script=BLOCK, clients=32, transactions=20, protocol=protocol).assert_clean(640)
+    assert balances(place) - before == 640
+
+
+def test_the_pool_is_a_hard_cap(place, bench):
+    """Never more than 10 server connections of clients per shard, with 32 clients at work."""
+    peak = dict.fromkeys(place.names, 0)
+    runner = threading.Thread(target=lambda: pgbench(bench.conninfo(), script=BLOCK, clients=32, seconds=3,
+                                                     protocol="prepared").assert_clean())
+    runner.start()
+    while runner.is_alive():
+        for name in place.names:
+            rows = place.on(name, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                                  "AND application_name = 'pgbench'")
+            peak[name] = max(peak[name], rows[0][0])
+    runner.join()
+    sizes = {labels: value for labels, value in bench.metrics()["collegedb_pool_connections"].items()}
+    assert all(0 < p <= 10 for p in peak.values()), peak
+    per_shard = {}
+    for labels, value in sizes.items():
+        per_shard[dict(labels)["shard"]] = per_shard.get(dict(labels)["shard"], 0) + value
+    assert set(per_shard) == set(place.names) and all(v <= 10 for v in per_shard.values()), per_shard
+
+
+def test_one_key_is_one_row_through_every_path(bench):
+    for unix in (False, True):
+        assert bench.query("SELECT aid, bid FROM pgbench_accounts WHERE aid = 7", unix=unix) == [(7, 1)]
+    assert bench.query("SELECT count(*) FROM pgbench_accounts") == [(ROWS,)]
