@@ -9,7 +9,7 @@ import moves
 from chaos import RECOVERY_INTERVAL, Chaos
 from cluster import Shards
 from proxy import Proxy
-from world import Place
+from world import Place, attempt, wait_until
 
 PROXY_KILLS = int(os.environ.get("COLLEGEDB_PROXY_KILLS", "24"))
 SHARD_KILLS = int(os.environ.get("COLLEGEDB_SHARD_KILLS", "4"))
@@ -67,3 +67,30 @@ def test_kill_of_a_shards_server(world, seed):
     settle(place, [victim, survivor], chaos, books)
     for proxy in (victim, survivor):
         proxy.assert_alive()
+
+
+@pytest.mark.deadline(120)
+def test_4b_row_20_a_finished_move_survives_the_loss_of_its_journal_server(world, seed):
+    """The databases default to synchronous_commit = off; each move is followed at once by kill -9 of
+    the journal shard's server. What the operator was told must still be so."""
+    place, _, survivor = world
+    for cluster in place.shards:
+        cluster.psql(f"ALTER DATABASE {place.dbname} SET synchronous_commit = off")
+    try:
+        for number in range(3):
+            key = load.key_name(number)
+            source = moves.locate(survivor, key)[0]
+            destination = next(n for n in place.names if n != source)
+            rows = survivor.query(moves.REASSIGN, (key, destination, "counters"))
+            place.shards[0].kill9()
+            place.shards[0].start()
+            op, _, reached, _, _, _ = rows[0]
+            assert reached == destination
+            states = place.on(0, "SELECT state FROM collegedb.moves WHERE op = %s", (op,))
+            assert states and states[0][0] in ("committed", "published", "retired"), states
+            wait_until(lambda k=key, d=destination: attempt(lambda: moves.locate(survivor, k)[0]) == (None, d), 10,
+                       "locate after the restart")
+            assert place.holders("counters", "id", key) == [destination]
+    finally:
+        for cluster in place.shards:
+            cluster.psql(f"ALTER DATABASE {place.dbname} RESET synchronous_commit")
