@@ -1,0 +1,41 @@
+// Schema collegedb on the shards: installs and upgrades it, seeds the journal on first start, and
+// looks over the shards before anything relies on them. Start-up and background threads only.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "migration/control_session.h"
+#include "proxy/config.h"
+
+namespace collegedb::migration {
+
+// A function that only the proxy performs, as SQL text; made in schema public of every shard so
+// that psql's \df lists it. Its body refuses with 0A000.
+struct FunctionStub {
+  std::string name;
+  std::string arguments;  // "key text, shard text DEFAULT NULL"
+  std::string result;     // "TABLE (op text)"
+};
+
+// Idempotent; any number of proxies may do it at once. Throws SqlFailure, among others when a
+// schema is newer than this program or belongs to another shard or scope.
+void install_schema(const Config& config, std::span<const FunctionStub> stubs);
+
+// For auto_init = false: the same checks, nothing is changed.
+void check_schema(const Config& config);
+
+struct Finding {
+  enum class Severity : std::uint8_t { kNote, kWarning, kError };
+  Severity severity = Severity::kError;
+  std::string shard;  // empty = the cluster as a whole
+  std::string text;
+  std::string hint;
+};
+
+// Everything `collegedb check` reports besides the file itself. Never throws: a shard that cannot
+// be reached is a finding.
+[[nodiscard]] std::vector<Finding> preflight(const Config& config);
+
+}  // namespace collegedb::migration
