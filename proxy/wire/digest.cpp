@@ -44,7 +44,9 @@ std::string sha256(std::string_view data) {
 std::string hmac_sha256(std::string_view key, std::string_view data) {
   std::string digest(kSha256Size, '\0');
   unsigned size = 0;
-  if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), raw(data), data.size(),
+  // OpenSSL takes a null key for none given.
+  const char* key_data = key.empty() ? "" : key.data();
+  if (HMAC(EVP_sha256(), key_data, static_cast<int>(key.size()), raw(data), data.size(),
            raw(digest), &size) == nullptr) {
     throw std::runtime_error("HMAC-SHA-256 is not available");
   }
