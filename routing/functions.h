@@ -7,10 +7,16 @@
 namespace collegedb::routing {
 
 enum class FunctionClass : std::uint8_t {
-  kPlain,         // depends on its arguments and on data in the statement only, or is harmlessly stable
+  kPlain,  // depends on its arguments and on data in the statement only, or is harmlessly stable
   kSessionState,  // changes or depends on state of one server session that outlives the
-                  // transaction: pg_advisory_lock, setseed, currval, lastval, set_config(.., false) ...
-  kTransaction,   // depends on the transaction: now(), txid_current(), random() is kPlain
+                  // transaction: pg_advisory_lock, setseed, currval, lastval, set_config(.., false)
+                  // ...
+  kTransaction,   // depends on the transaction or the server that runs it: now(), txid_current(),
+                  // pg_backend_pid(); random() is kPlain
+  kJournal,       // acts on state that a database keeps outside tables and that must have one home,
+                  // the journal shard: nextval, lo_*, pg_notify, pg_advisory_xact_lock,
+                  // pg_cancel_backend, pg_read_file, replication slots ...
+  kOpaque,  // runs SQL or reads tables that the statement does not name: query_to_xml, ts_stat
 };
 
 // Class of a function in pg_catalog.

@@ -8,7 +8,8 @@
 
 namespace collegedb::routing {
 
-[[nodiscard]] std::uint64_t hash_bytes_extended(std::string_view bytes, std::uint64_t seed) noexcept;
+[[nodiscard]] std::uint64_t hash_bytes_extended(std::string_view bytes,
+                                                std::uint64_t seed) noexcept;
 
 // Gate bucket of a key, 0 .. kGateBuckets-1. SQL form, used by collegedb.bucket():
 //   (hashtextextended(grp || E'\x01' || key COLLATE "C", 0) & 2047)::int

@@ -18,36 +18,50 @@ namespace collegedb::routing {
 
 // How a statement is answered, before any key is known.
 enum class PlanKind : std::uint8_t {
-  kKeyed,       // all keyed tables of one group, restricted to one key (or a key list, refused for now)
-  kReference,   // only reference tables
-  kNoTable,     // no table at all
-  kJournal,     // local and unregistered tables, catalogs
-  kScatter,     // keyless SELECT that can be streamed from all shards (concatenation or count(*))
-  kBroadcast,   // DDL and the like: every shard
-  kAdmin,       // collegedb_* function: performed by the control plane
-  kSession,     // transaction control, SET, SHOW, PREPARE...: the session's own rules
-  kRefuse,      // Plan::error says why
+  kKeyed,  // all keyed tables of one group, restricted to one key (or a key list, refused for now)
+  kReference,  // only reference tables
+  kNoTable,    // no table at all
+  kJournal,    // local and unregistered tables, catalogs
+  kScatter,    // keyless SELECT that can be streamed from all shards (concatenation or count(*))
+  kBroadcast,  // DDL and the like: every shard
+  kAdmin,      // collegedb_* function: performed by the control plane
+  kSession,    // transaction control, SET, SHOW, PREPARE...: the session's own rules
+  kRefuse,     // Plan::error says why
 };
+
+// Most keys one statement may carry.
+inline constexpr std::size_t kMaxKeys = 64;
 
 // Where one required key value comes from.
 struct KeySource {
   parser::Value value;
+  KeyType type = KeyType::kText;  // of the column it was compared with or assigned to
+  bool assigned = false;          // a VALUES row: assigned, not compared
+  bool repeated = false;          // a parameter that the statement names more than once
 };
 
 struct Plan {
   parser::Statement statement;
   PlanKind kind = PlanKind::kRefuse;
-  SqlError error;                   // kRefuse
+  SqlError error;  // kRefuse
+  // kRefuse only because rows may live on several shards: where there is one, it goes there.
+  bool refused_by_placement = false;
   std::int64_t registry_version = 0;
 
   // kKeyed
   std::string group;
   KeyType key_type = KeyType::kText;
-  bool for_insert = false;          // values are assigned, not compared
-  // Alternatives that must all give the same key (one per keyed table or VALUES row).
+  bool for_insert = false;  // values are assigned, not compared
+  std::string key_column;   // of `table`, for messages
+  // Every key of every keyed table, or of every VALUES row. They must all give the same key, unless
+  // many_keys: then they may be several (an IN list on the only table, VALUES rows), all of them on
+  // one shard.
   std::vector<KeySource> keys;
+  bool many_keys = false;
+  // UPDATE ... SET key = value: must give the key the row has already.
+  std::vector<KeySource> key_assignments;
 
-  bool writes = false;              // must be guarded as a write
+  bool writes = false;  // must be guarded as a write
   // Reads: a plain key-restricted single-table SELECT without locking, aggregates, sub-selects or
   // joins, so that an empty result is the only way rows can be missing.
   bool plain_read = false;
@@ -57,9 +71,9 @@ struct Plan {
   // kNoTable: has no side effect and reads nothing that a transaction fixes (no function call, no
   // CURRENT_TIMESTAMP): may run outside the client's open transaction.
   bool free_standing = false;
-  bool count_star = false;          // kScatter: one int8 summed over shards
-  bool transactional_ddl = true;    // kBroadcast: may run in a transaction block
-  std::string table;                // main registered table, for messages and explain
+  bool count_star = false;        // kScatter: one int8 summed over shards
+  bool transactional_ddl = true;  // kBroadcast: may run in a transaction block
+  std::string table;              // main registered table, for messages and explain
 };
 
 // `search_path`: schemas of the session in order, "$user" replaced. Never fails: what cannot be
@@ -89,14 +103,18 @@ enum class Via : std::uint8_t { kNone, kComputed, kException, kMapping, kEpoch, 
 
 struct Route {
   RouteKind kind = RouteKind::kRefuse;
+  // kShard. For kAnyShard the shard to prefer where no transaction holds another one already (calls
+  // that may show the catalogs always see the same ones), or kNoShard.
   ShardId shard = kNoShard;
   Via via = Via::kNone;
   boost::container::small_vector<RoutedKey, 1> keys;  // kShard of a keyed plan
-  SqlError error;                                      // kRefuse
+  SqlError error;                                     // kRefuse
 };
 
 // Evaluates the plan's key for these parameters. NULL or unmatchable keys of reads and of
-// UPDATE/DELETE give kAnyShard (the server answers with no rows); for INSERT kRefuse.
+// UPDATE/DELETE give kAnyShard (the server answers with no rows); for INSERT kRefuse. A key whose
+// owner differs between live epochs is refused: only a probe could tell where its rows are.
+// With exactly one shard everything but kAdmin and kSession goes there, keys or no keys.
 [[nodiscard]] Route route(const Plan& plan, std::span<const Parameter> parameters,
                           const Snapshot& snapshot);
 

@@ -26,28 +26,28 @@ struct Epoch {
   std::int32_t id = 0;
   Algorithm algorithm = Algorithm::kHrw;
   EpochState state = EpochState::kActive;
-  std::vector<ShardId> shards;   // declared order (modulo depends on it)
-  std::vector<double> weights;   // hrw only; empty = all 1
+  std::vector<ShardId> shards;  // declared order (modulo depends on it)
+  std::vector<double> weights;  // hrw only; empty = all 1
 };
 
 enum class TableKind : std::uint8_t { kSharded, kReference, kLocal };
 
 struct ColumnInfo {
   std::string name;
-  std::uint32_t type_oid = 0;     // on the journal shard
-  std::string default_expression; // pg_get_expr text; empty = none
-  bool generated = false;         // GENERATED ALWAYS AS (...) STORED
+  std::uint32_t type_oid = 0;      // on the journal shard
+  std::string default_expression;  // pg_get_expr text; empty = none
+  bool generated = false;          // GENERATED ALWAYS AS (...) STORED
   bool identity = false;
 };
 
 struct TableInfo {
-  parser::QualifiedName name;     // schema always set
+  parser::QualifiedName name;  // schema always set
   TableKind kind = TableKind::kLocal;
-  std::string group;              // colocation group: qualified name of its root table
-  std::string key_column;         // kSharded
+  std::string group;       // colocation group: qualified name of its root table
+  std::string key_column;  // kSharded
   KeyType key_type = KeyType::kText;
   std::vector<ColumnInfo> columns;  // attnum order, dropped ones left out
-  bool user_triggers = false;     // other triggers than collegedb's own: the insert fence stays on
+  bool user_triggers = false;  // other triggers than collegedb's own: the insert fence stays on
 };
 
 // One exception of the directory: this key of this group lives on `shard`.
@@ -56,10 +56,25 @@ struct GroupKey {
   std::string key;  // canonical text
   friend bool operator==(const GroupKey&, const GroupKey&) = default;
 };
-struct GroupKeyHash {
-  std::size_t operator()(const GroupKey& value) const noexcept;
+// The same borrowed, for look-ups that need no copy.
+struct GroupKeyView {
+  std::string_view group;
+  std::string_view key;
 };
-using ExceptionMap = boost::unordered_flat_map<GroupKey, ShardId, GroupKeyHash>;
+struct GroupKeyHash {
+  using is_transparent = void;
+  std::size_t operator()(const GroupKey& value) const noexcept;
+  std::size_t operator()(const GroupKeyView& value) const noexcept;
+};
+struct GroupKeyEqual {
+  using is_transparent = void;
+  template <class A, class B>
+  bool operator()(const A& a, const B& b) const noexcept {
+    return std::string_view(a.key) == std::string_view(b.key) &&
+           std::string_view(a.group) == std::string_view(b.group);
+  }
+};
+using ExceptionMap = boost::unordered_flat_map<GroupKey, ShardId, GroupKeyHash, GroupKeyEqual>;
 
 struct Shard {
   std::string name;
@@ -70,14 +85,20 @@ struct Snapshot {
   std::uint64_t version = 0;
   std::string scope = "default";
   std::int64_t revision = 0;
-  std::int64_t generation = 0;      // every write is bound to it
-  std::vector<Shard> shards;        // in configuration order
+  std::int64_t generation = 0;  // every write is bound to it
+  std::vector<Shard> shards;    // in configuration order
   ShardId journal_shard = 0;
-  std::vector<Epoch> epochs;        // newest first, at least one
+  std::vector<Epoch> epochs;  // newest first, at least one
   std::vector<TableInfo> tables;
   std::shared_ptr<const ExceptionMap> exceptions;
-  std::int64_t registry_version = 0;  // changes with tables, columns or functions: plans depend on it
-  // Names in pg_catalog: a call of anything else is opaque to routing.
+  std::int64_t registry_version =
+      0;  // changes with tables, columns or functions: plans depend on it
+  // Unregistered relations that show rows of a sharded or reference table: views and materialized
+  // views over them (through any number of views), partitions, inheritance children and parents.
+  // The journal shard holds only part of such rows, so statements that name one are refused.
+  std::vector<parser::QualifiedName> dependent_relations;
+  // Names in pg_catalog: a call of anything else is opaque to routing. A name that some other
+  // schema overloads is to be left out, since the call may resolve there.
   boost::unordered_flat_set<std::string> builtin_functions;
   // Of these, the volatile ones and those that change session state are in routing/functions.h.
 
@@ -85,6 +106,9 @@ struct Snapshot {
   // (schemas in order; "$user" must already be replaced).
   [[nodiscard]] const TableInfo* find_table(const parser::QualifiedName& name,
                                             const std::vector<std::string>& search_path) const;
+  // True when `name` means one of dependent_relations (by the same rules).
+  [[nodiscard]] bool is_dependent(const parser::QualifiedName& name,
+                                  const std::vector<std::string>& search_path) const;
   [[nodiscard]] std::optional<ShardId> find_shard(std::string_view name) const;
   [[nodiscard]] bool has_sharded_tables() const;
   // Distinct colocation groups, sorted.
