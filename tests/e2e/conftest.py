@@ -17,12 +17,15 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "support"))
 
 from cluster import Shards  # noqa: E402
-from proxy import Proxy, is_sanitized  # noqa: E402
+from proxy import Proxy, has_failpoints, is_sanitized  # noqa: E402
 import world  # noqa: E402
+
+collect_ignore = [] if has_failpoints() else ["test_failpoints.py"]
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "deadline(seconds): the test fails after this time")
+    config.addinivalue_line("markers", "slow: not run with sanitizers")
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("SIGTERM", 143))
 
 

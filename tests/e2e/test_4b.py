@@ -2,7 +2,6 @@
 two-phase commits over shards and live epochs (5, 6, 7, 16) come with those; 20 is in
 test_chaos_kill.py, because it kills a server."""
 
-import os
 import socket
 import threading
 import time
@@ -14,7 +13,7 @@ import pytest
 import pgwire
 from chaos import Watcher
 from proxy import Proxy, is_sanitized
-from world import Keys, Place, attempt, wait_until
+from world import Keys, Place, attempt, local_ports, wait_until
 
 pytestmark = pytest.mark.usefixtures("at_rest")
 REPEATABLE = ext.ISOLATION_LEVEL_REPEATABLE_READ
@@ -170,21 +169,6 @@ def test_row_3_partitions_are_fenced_too(place, pair, keys):
     pair[0].query("CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (10) TO (20)")
     wait_until(lambda: attempt(lambda: place.on("db-east", "INSERT INTO parts_2 VALUES (%s, 12, 2)", (key,)))[0]
                == "CDB02" or place.on("db-east", "DELETE FROM parts_2") is None, 5, "fence on a later partition")
-
-
-def local_ports(pid):
-    """TCP ports on this side of a process's connections."""
-    inodes = set()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            target = os.readlink(f"/proc/{pid}/fd/{fd}")
-        except OSError:
-            continue
-        if target.startswith("socket:["):
-            inodes.add(target[8:-1])
-    with open("/proc/net/tcp", encoding="ascii") as table:
-        rows = [line.split() for line in table.readlines()[1:]]
-    return [int(row[1].split(":")[1], 16) for row in rows if row[9] in inodes]
 
 
 @pytest.mark.deadline(120)

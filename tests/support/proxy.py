@@ -37,6 +37,11 @@ def is_sanitized():
     return bool(re.search(r"asan|tsan|ubsan", binary_path()))
 
 
+def has_failpoints():
+    """True for builds whose fail points can be armed: all but the release build."""
+    return is_sanitized() or "debug" in binary_path()
+
+
 def toml_value(value):
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -72,9 +77,11 @@ class Proxy:
     """One `collegedb serve`. Start and stop may alternate; the ports stay the same."""
 
     def __init__(self, shards, dbname="postgres", *, name="proxy", tables=(), reference_tables=(),
-                 unix=False, users=None, tls=None, **sections):
-        """shards: clusters. sections override the defaults below, e.g. pool={"size": 2}."""
+                 unix=False, users=None, tls=None, failpoints="", **sections):
+        """shards: clusters. sections override the defaults below, e.g. pool={"size": 2}.
+        failpoints: armed at the next start; see migration/failpoint.h."""
         self.name = name
+        self.failpoints = failpoints
         self.directory = tempfile.mkdtemp(prefix=f"collegedb-{name}-")
         os.chmod(self.directory, 0o755)
         self.port = free_port()
@@ -144,6 +151,8 @@ class Proxy:
         environment = dict(os.environ)
         environment.setdefault("ASAN_OPTIONS", "abort_on_error=0:detect_leaks=1")
         environment.setdefault("TSAN_OPTIONS", "halt_on_error=0:second_deadlock_stack=1")
+        if self.failpoints:
+            environment["COLLEGEDB_FAILPOINTS"] = self.failpoints
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [binary(), "serve", "--config", self.config_path], stdin=subprocess.DEVNULL,

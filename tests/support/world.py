@@ -1,6 +1,7 @@
 """A database of the same name on every shard, and what tests ask of all shards together."""
 
 import contextlib
+import os
 import re
 import time
 
@@ -137,3 +138,26 @@ def attempt(action):
         if state is None:
             raise
         return state, error
+
+
+def attempt_lost(action):
+    """attempt() of something whose connection may break: then ("lost", error)."""
+    try:
+        return attempt(action)
+    except psycopg2.OperationalError as error:
+        return "lost", error
+
+
+def local_ports(pid):
+    """TCP ports on this side of a process's connections."""
+    inodes = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{fd}")
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        rows = [line.split() for line in table.readlines()[1:]]
+    return [int(row[1].split(":")[1], 16) for row in rows if row[9] in inodes]
