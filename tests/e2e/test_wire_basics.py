@@ -1,7 +1,7 @@
 """PostgreSQL itself is the oracle: each byte script runs once straight to a server and once through
 the proxy, and the two traces must be equal (pgwire says what a trace leaves out).
 
-Each script runs in four ways: as it stands, one byte at a time, and with a pool of one and of two
+Each script runs in five ways: as it stands, one byte at a time, over TLS, and with a pool of one and of two
 server connections beside an interferer that takes a server connection whenever one is free.
 """
 
@@ -15,6 +15,7 @@ import psycopg2
 import pytest
 
 import pgwire
+from certificates import Authority
 from pgwire import B, C, D, E, H, P, Q, S, X, message
 from proxy import Proxy
 
@@ -145,7 +146,7 @@ SCRIPTS = {
                    (P("", "begin"), B("", ""), E(), S, 1), (Q("commit"), 1), (P("", "commit"), B("", ""), E(), S, 1)],
 }
 
-WAYS = ["as it stands", "bytewise", "pool of one", "pool of two"]
+WAYS = ["as it stands", "bytewise", "tls", "pool of one", "pool of two"]
 
 
 def accepted():
@@ -162,9 +163,12 @@ def accepted():
 ACCEPTED = accepted()
 
 
-def run(address, database, steps, bytewise=False):
+def run(address, database, steps, bytewise=False, tls=None):
     words = []
-    with pgwire.Wire(address).login(database=database, application_name="wire") as wire:
+    wire = pgwire.Wire(address)
+    if tls:
+        wire.start_tls(tls)
+    with wire.login(database=database, application_name="wire"):
         for *parts, ready in steps:
             if parts:
                 try:
@@ -198,10 +202,17 @@ def oracle(place):
 
 
 @pytest.fixture(scope="module")
-def by_pool(place, proxies):
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def by_pool(place, proxies, authority):
     """One proxy per pool size; the table is sharded."""
     place.everywhere("CREATE TABLE t (id int PRIMARY KEY, v text)")
     made = {size: proxies(pool={"size": size}, proxy={"aliases": ["postgres"], "workers": 1}) for size in (10, 1, 2)}
+    certificate, key = authority.issue("proxy", "proxy")
+    made["tls"] = proxies(tls={"mode": "prefer", "cert": certificate, "key": key})
     made[10].query("SELECT * FROM collegedb_shard_table('t', 'id')")
     return made
 
@@ -237,16 +248,16 @@ class Interferer:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", SCRIPTS)
-def test_same_trace(place, oracle, by_pool, case, way):
+def test_same_trace(place, oracle, by_pool, authority, case, way):
     steps = SCRIPTS[case]
     expected = expected_of(oracle, case)
-    proxy = by_pool[{"pool of one": 1, "pool of two": 2}.get(way, 10)]
+    proxy = by_pool[{"pool of one": 1, "pool of two": 2, "tls": "tls"}.get(way, 10)]
     target = ("127.0.0.1", proxy.port)
     if way.startswith("pool"):
         with Interferer(proxy):
             got = run(target, "app", steps)
     else:
-        got = run(target, "app", steps, bytewise=way == "bytewise")
+        got = run(target, "app", steps, bytewise=way == "bytewise", tls=authority.ca if way == "tls" else None)
     mask = ACCEPTED.get(case)
     if mask:
         assert got != expected, f"{case} is equal now: take it off divergences.md"

@@ -8,6 +8,7 @@ file, line and routine of errors, and table OIDs of columns.
 
 import hashlib
 import socket
+import ssl
 import struct
 import time
 
@@ -97,6 +98,20 @@ class Wire:
         self.pid = self.key = None
         self.parameters = {}
 
+    def start_tls(self, ca=None):
+        """SSLRequest, then TLS; verifies the server as localhost when a CA file is given."""
+        self.send(SSL_REQUEST)
+        answer = self.receive_exactly(1)
+        if answer != b"S":
+            raise RuntimeError(f"TLS refused: {answer!r}")
+        self.wrap(ca)
+        return self
+
+    def wrap(self, ca=None):
+        """TLS over what is connected; the server has agreed already."""
+        context = ssl.create_default_context(cafile=ca) if ca else ssl._create_unverified_context()
+        self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+
     def login(self, user="postgres", database="app", password=None, **parameters):
         """Start-up and authentication up to the first ReadyForQuery. Raises on an error."""
         words = [("user", user), ("database", database), *parameters.items()]
@@ -135,7 +150,7 @@ class Wire:
         while len(self.buffer) < count:
             try:
                 more = self.socket.recv(65536)
-            except (ConnectionResetError, BrokenPipeError):
+            except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError):
                 more = b""
             if not more:
                 raise Closed
