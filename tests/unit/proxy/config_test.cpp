@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace collegedb {
 namespace {
@@ -285,6 +286,47 @@ TEST_F(ConfigTest, ChecksTlsFilesTogether) {
   EXPECT_THAT(loaded.faults, UnorderedElementsAre(fault(9, "tls.ca: there is no file"),
                                                   fault(8, "tls.cert: tls.cert and tls.key go")));
   EXPECT_EQ(loaded.config.tls.cert, (directory_ / "c.pem").string());
+}
+
+// The text of the first ```toml block of a page.
+std::string toml_of(const std::string& page) {
+  std::ostringstream text;
+  text << std::ifstream(std::string(COLLEGEDB_SOURCE_DIR) + "/" + page).rdbuf();
+  const std::string all = text.str();
+  const auto start = all.find("```toml\n");
+  if (start == std::string::npos) return {};
+  return all.substr(start + 8, all.find("```", start + 8) - start - 8);
+}
+
+TEST_F(ConfigTest, TheDocumentedFileIsTheDefaults) {
+  const auto text = toml_of("docs/configuration.md");
+  ASSERT_FALSE(text.empty());
+  const auto loaded = parse(text);
+  EXPECT_THAT(loaded.faults, IsEmpty());
+  const Config defaults;
+  const auto& config = loaded.config;
+  EXPECT_EQ(config.proxy.max_clients, defaults.proxy.max_clients);
+  EXPECT_EQ(config.proxy.drain_timeout, defaults.proxy.drain_timeout);
+  EXPECT_EQ(config.pool.size, defaults.pool.size);
+  EXPECT_EQ(config.pool.wait_timeout, defaults.pool.wait_timeout);
+  EXPECT_EQ(config.pool.server_idle_timeout, defaults.pool.server_idle_timeout);
+  EXPECT_EQ(config.pool.server_lifetime, defaults.pool.server_lifetime);
+  EXPECT_EQ(config.pool.client_login_timeout, defaults.pool.client_login_timeout);
+  EXPECT_EQ(config.journal.recovery_interval, defaults.journal.recovery_interval);
+  EXPECT_EQ(config.migration.copy_rate, defaults.migration.copy_rate);
+  EXPECT_EQ(config.migration.stream_threshold_rows, defaults.migration.stream_threshold_rows);
+  EXPECT_EQ(config.migration.cutover_lock_timeout, defaults.migration.cutover_lock_timeout);
+  EXPECT_EQ(config.migration.write_hold, defaults.migration.write_hold);
+  EXPECT_EQ(config.migration.retire_after, defaults.migration.retire_after);
+  EXPECT_EQ(config.metrics.listen, defaults.metrics.listen);
+}
+
+TEST_F(ConfigTest, TheComposeFilesConfigurationLoads) {
+  ::setenv("SHARD_PASSWORD", "p", 1);
+  const auto loaded = load_config(std::string(COLLEGEDB_SOURCE_DIR) + "/docker/proxy.toml");
+  EXPECT_THAT(loaded.faults, IsEmpty());
+  EXPECT_THAT(loaded.notices, IsEmpty());
+  EXPECT_EQ(loaded.config.users.size(), 1U);
 }
 
 TEST_F(ConfigTest, RefusesAScopeThatWouldBreakTransactionNames) {
