@@ -44,7 +44,7 @@ constexpr std::array<std::string_view, kEvents> kEventNames = {
 constexpr std::uint16_t bit(State s) {
   return static_cast<std::uint16_t>(1U << unsigned(s));
 }
-constexpr std::uint8_t bit(Rows r) {
+constexpr std::uint8_t bit(Found r) {
   return static_cast<std::uint8_t>(1U << unsigned(r));
 }
 
@@ -110,11 +110,13 @@ Position go(Position at, Command command) {
   return at;
 }
 
-// Everything this mover has open goes; then another attempt or the end.
+// Everything this mover has open goes; then another attempt or the end. The journal comes first:
+// once it says `prepared`, nobody who takes over may commit the halves that are being undone.
 Position roll_back(Position at, bool give_up) {
   at.give_up = give_up;
   at.fenced = false;
-  return go(at, Command::kRollback);
+  const bool early = at.state == State::kClaim || at.state == State::kPrepared;
+  return go(at, early ? Command::kRollback : Command::kJournalReset);
 }
 
 Position after_rollback(const Position& at) {
@@ -132,7 +134,7 @@ Position after_inspect(const Position& at, Event event) {
     case Event::kAbort: {
       Position next = at;
       next.give_up = true;
-      return go(next, Command::kRollbackHalves);
+      return go(next, Command::kJournalReset);
     }
     case Event::kUnclear:
       return stop(at, Outcome::kUnclear);
@@ -158,6 +160,7 @@ Position forward(const Position& at) {
     if (at.fenced && row.command == Command::kJournalPrepared)
       next.command = Command::kJournalCopied;
     if (at.fenced && row.command == Command::kJournalCutover) next.command = Command::kRetireRows;
+    if (row.command == Command::kJournalReset && !at.recovering) next.command = Command::kRollback;
     if (row.next == Command::kStop) {
       next.outcome = next.state == State::kRetired ? Outcome::kRetired : Outcome::kAborted;
     }
@@ -166,17 +169,16 @@ Position forward(const Position& at) {
   return stop(at, Outcome::kLost);
 }
 
-bool takes_over(Command command) {
-  return command == Command::kTakeOver || command == Command::kRaiseTokens ||
-         command == Command::kInspect || command == Command::kJournalReset ||
-         command == Command::kRollbackHalves;
+bool undoes(Command command) {
+  return command == Command::kJournalReset || command == Command::kRollback ||
+         command == Command::kBackOff || command == Command::kJournalAborted;
 }
 
 constexpr std::uint16_t kBefore =
     bit(State::kClaim) | bit(State::kPrepared) | bit(State::kCopied) | bit(State::kVerified);
 constexpr std::uint16_t kPending = bit(State::kCutoverPending);
 constexpr std::uint16_t kUndecided = kBefore | kPending;
-constexpr std::uint8_t kSomeRows = bit(Rows::kEqual) | bit(Rows::kDifferent);
+constexpr std::uint8_t kSomeRows = bit(Found::kEqual) | bit(Found::kDifferent);
 
 constexpr std::array kRules = {
     Rule{.name = "final",
@@ -253,16 +255,16 @@ constexpr std::array kRules = {
          .decision = Event::kRestart},
     Rule{.name = "nothing prepared, source rows unchanged",
          .states = kPending,
-         .source_rows = bit(Rows::kEqual),
+         .source_rows = bit(Found::kEqual),
          .decision = Event::kRestart},
     Rule{.name = "nothing prepared, source rows changed",
          .states = kPending,
-         .source_rows = bit(Rows::kDifferent),
+         .source_rows = bit(Found::kDifferent),
          .decision = Event::kAbort},
     Rule{.name = "source rows gone, nothing archived",
          .states = kPending,
          .archived = Is::kNo,
-         .source_rows = bit(Rows::kNone),
+         .source_rows = bit(Found::kNone),
          .decision = Event::kAbort},
     Rule{.name = "an archive without a tombstone", .states = kPending, .decision = Event::kUnclear},
 };
@@ -308,7 +310,7 @@ Position start(State state) noexcept {
 }
 
 Position take_over(State state) noexcept {
-  return {.state = state, .command = Command::kTakeOver};
+  return {.state = state, .command = Command::kTakeOver, .recovering = true};
 }
 
 Position step(const Position& at, Event event, const Limits& limits) noexcept {
@@ -325,8 +327,7 @@ Position step(const Position& at, Event event, const Limits& limits) noexcept {
   }
   // After the decision, and while taking over or undoing, there is no way but forward: whatever
   // went wrong is left for the next one who takes over.
-  if (is_decided(at.state) || takes_over(at.command) || at.command == Command::kRollback ||
-      at.command == Command::kJournalAborted) {
+  if (is_decided(at.state) || at.recovering || undoes(at.command)) {
     return stop(at, Outcome::kLost);
   }
   if (event == Event::kChanged && at.command == Command::kCompare) {
@@ -350,7 +351,7 @@ Decision decide(const Evidence& evidence) noexcept {
     if (!matches(rule, evidence)) continue;
     const bool undone = rule.decision == Event::kRestart || rule.decision == Event::kAbort;
     return {.event = rule.decision,
-            .drop_copy = undone && evidence.had_rows && evidence.destination_rows == Rows::kEqual,
+            .drop_copy = undone && evidence.had_rows && evidence.destination_rows == Found::kEqual,
             .rule = rule.name};
   }
   return {};

@@ -58,13 +58,13 @@ enum class Command : std::uint8_t {
   kPublish,             // journal: published, exception and its version, NOTIFY
   kRetire,              // journal: retired, claims released
   kForgetTokens,        // both: token rows of this operation go
-  kRollback,            // both: open transactions and this mover's halves
+  kRollback,            // both: open transactions and this attempt's halves
   kBackOff,             // wait before the next attempt
   kJournalAborted,      // journal: aborted, claims released
   kTakeOver,            // journal: next token; older movers can write no more there
   kRaiseTokens,         // both: next token; older movers can prepare no more there
   kInspect,             // both: evidence; the answer is a decision
-  kJournalReset,        // journal: back to prepared, same attempt
+  kJournalReset,        // journal: back to prepared, same attempt: its halves may not commit now
   kRollbackHalves,      // both: halves of every attempt, and a committed copy by proof
   kStop,                // end; see Position::outcome
 };
@@ -105,7 +105,8 @@ struct Position {
   Outcome outcome = Outcome::kRunning;
   bool fenced = false;  // this mover holds the fence
   std::uint32_t misses = 0;
-  bool give_up = false;  // the rollback under way ends in aborted
+  bool give_up = false;     // the rollback under way ends in aborted
+  bool recovering = false;  // taken over from a mover that may be dead
   friend bool operator==(const Position&, const Position&) = default;
 };
 
@@ -123,7 +124,8 @@ struct Limits {
 
 // ---- Recovery -------------------------------------------------------------------------------
 
-enum class Rows : std::uint8_t { kNone, kEqual, kDifferent };  // against the journaled digest
+// What is found of the unit's rows on one side, against the journaled digest.
+enum class Found : std::uint8_t { kNone, kEqual, kDifferent };
 
 struct Evidence {
   State state = State::kClaim;
@@ -134,8 +136,8 @@ struct Evidence {
   bool marker = false;     // destination: `incoming` of this operation is committed
   bool tombstone = false;  // source: tombstone of this operation is committed
   bool archive = false;    // source: archived rows of this operation
-  Rows source_rows = Rows::kEqual;
-  Rows destination_rows = Rows::kNone;
+  Found source_rows = Found::kEqual;
+  Found destination_rows = Found::kNone;
 };
 
 // Yes, no, or either.
@@ -151,7 +153,7 @@ struct Rule {
   Is marker = Is::kAny;
   Is tombstone = Is::kAny;
   Is archived = Is::kAny;        // archive, or there was nothing to archive
-  std::uint8_t source_rows = 7;  // bit per Rows
+  std::uint8_t source_rows = 7;  // bit per Found
   std::uint8_t destination_rows = 7;
   Event decision = Event::kUnclear;
 };

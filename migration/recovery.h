@@ -17,7 +17,7 @@ namespace collegedb::migration {
 
 class Recovery {
  public:
-  explicit Recovery(RunnerOptions options) : options_(std::move(options)) {}
+  explicit Recovery(RunnerOptions options);
 
   // One round under the scope's lease (60 s by the journal's clock, not renewed).
   // RECOVERY_IN_PROGRESS when another has it, RECOVERY_FENCED when it was lost on the way.
@@ -49,6 +49,7 @@ class RecoveryLoop {
 
  private:
   void loop();
+  void round();
 
   RunnerOptions options_;
   std::chrono::milliseconds interval_;

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "migration/failpoint.h"
 #include "migration/move.h"
 #include "proxy/config.h"
 #include "proxy/wire/error.h"
@@ -31,10 +32,13 @@ struct RunnerOptions {
   // The newest snapshot this process has. Only a hint about where a key is, and the source of the
   // key's type and placement; the registry and the exceptions are read again from the journal.
   std::function<std::shared_ptr<const routing::Snapshot>()> snapshot;
+  // Left empty: as COLLEGEDB_FAILPOINTS says.
+  std::shared_ptr<Failpoints> failpoints;
 };
 
 class Runner {
  public:
+  // Throws std::runtime_error when COLLEGEDB_FAILPOINTS is set and cannot be obeyed.
   explicit Runner(RunnerOptions options);
 
   [[nodiscard]] Result<MoveResult> reassign(const MoveRequest& request);

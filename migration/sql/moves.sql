@@ -23,7 +23,6 @@ CREATE TABLE IF NOT EXISTS collegedb.moves (
   write_stall_ms double precision,
   retire_after interval NOT NULL DEFAULT '7 days',
   cancel_requested boolean NOT NULL DEFAULT false,
-  registry_version bigint NOT NULL DEFAULT 0,
   started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   finished_at timestamptz

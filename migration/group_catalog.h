@@ -1,0 +1,12 @@
+// Reads what the preflight compares from the catalogs of one shard.
+#pragma once
+
+#include "migration/control_session.h"
+#include "migration/plan.h"
+
+namespace collegedb::migration {
+
+// REQUIRES: session with search_path = pg_catalog. Throws SqlFailure.
+[[nodiscard]] GroupCatalog read_catalog(ControlSession& session, const Unit& unit);
+
+}  // namespace collegedb::migration

@@ -1,0 +1,97 @@
+// The journal of moves on the journal shard (migration/sql/moves.sql): one session that holds the
+// operation's advisory lock for as long as the mover lives, and in which alone it writes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "migration/control_session.h"
+#include "migration/shard.h"
+#include "proxy/config.h"
+
+namespace collegedb::migration {
+
+// Turns a failed statement into a StepFailure. `decided`: nothing may be given up any more.
+[[nodiscard]] StepFailure step_failure(const SqlFailure& failure);
+
+// True when placement alone gives this shard; the revision tells which manifest was asked.
+struct ComputedOwner {
+  std::string shard;
+  std::int64_t revision = 0;
+};
+using Placement = std::function<ComputedOwner(const std::string& key)>;
+
+// What is known of a key before it is claimed.
+struct Directory {
+  std::vector<GroupTable> tables;
+  std::optional<std::string> exception;  // shard of the key's entry in the directory
+};
+
+struct ClaimResult {
+  bool claimed = false;
+  // Not claimed: the operation that has one of the keys.
+  std::string op;
+  std::string destination;
+  std::string key;
+};
+
+class PgJournal final : public Journal {
+ public:
+  // Connects. Throws StepFailure (kLost).
+  PgJournal(const ShardConfig& shard, std::string scope, Placement placement);
+
+  bool lock(const std::string& op) override;
+  std::int64_t take_over(const MoveRecord& record) override;
+  std::optional<MoveRecord> load(const std::string& op) override;
+  std::vector<GroupTable> group_tables(const Unit& unit) override;
+  bool record(const MoveRecord& record, State state) override;
+  bool decide(const MoveRecord& record) override;
+  void publish(const MoveRecord& record) override;
+  void retire(const MoveRecord& record) override;
+  void abort(const MoveRecord& record) override;
+
+  // Recovery: the following take_over() calls need this lease, kFenced without it.
+  struct Lease {
+    std::string holder;
+    std::int64_t generation = 0;
+  };
+  void require_lease(std::optional<Lease> lease) { lease_ = std::move(lease); }
+  // nullopt while another lease is live.
+  std::optional<Lease> take_lease(const std::string& holder, std::chrono::seconds span);
+  bool has_lease(const Lease& lease);
+  void release_lease(const Lease& lease);
+
+  // Claims all keys for a new operation, whose row is written in state `claim`; its advisory lock
+  // is taken before any of it can be seen.
+  ClaimResult claim(const MoveRecord& record);
+  Directory directory(const std::string& group, const std::string& key);
+  std::vector<std::string> active_operations();
+  // Of these, the ones whose lock is free right now.
+  std::vector<std::string> orphaned_operations();
+  // Deletes claims whose operation does not exist or has ended; returns how many.
+  std::int64_t release_orphaned_claims();
+  bool has_orphaned_claims();
+  // Latest operation of a key.
+  std::optional<std::string> latest(const std::string& group, const std::string& key);
+  MoveStatus status(const std::string& op, const std::string& key);
+  // State after asking; nullopt when there is no such operation.
+  std::optional<State> request_cancel(const std::string& op);
+  void unlock(const std::string& op);
+  std::string new_operation_id();
+
+ private:
+  Rows run(std::string_view sql, std::initializer_list<SqlParameter> parameters);
+  void publish_key(const MoveRecord& record, const std::string& key, std::int64_t version,
+                   std::int64_t revision);
+
+  std::string scope_;
+  Placement placement_;
+  std::unique_ptr<ControlSession> session_;
+  std::optional<Lease> lease_;
+};
+
+}  // namespace collegedb::migration

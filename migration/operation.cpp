@@ -1,0 +1,99 @@
+#include "migration/operation.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "migration/pg_shard.h"
+#include "routing/route.h"
+
+namespace collegedb::migration {
+namespace {
+
+Placement placement_of(const RunnerOptions& options) {
+  return [snapshot = options.snapshot](const std::string& key) -> ComputedOwner {
+    const auto now = snapshot();
+    if (!now || now->epochs.empty()) return {};
+    const routing::ShardId owner = routing::computed_owner(*now, now->epochs.front(), key);
+    if (owner >= now->shards.size()) return {};
+    return {.shard = now->shards[owner].name, .revision = now->revision};
+  };
+}
+
+bool is_over(Outcome outcome) {
+  return outcome == Outcome::kRetired || outcome == Outcome::kAborted ||
+         outcome == Outcome::kUnclear;
+}
+
+}  // namespace
+
+std::unique_ptr<PgJournal> open_journal(const RunnerOptions& options) {
+  return std::make_unique<PgJournal>(options.shards.at(options.journal), options.scope,
+                                     placement_of(options));
+}
+
+const ShardConfig* find_shard(const RunnerOptions& options, const std::string& name) {
+  const auto found = std::find_if(options.shards.begin(), options.shards.end(),
+                                  [&](const ShardConfig& shard) { return shard.name == name; });
+  return found == options.shards.end() ? nullptr : &*found;
+}
+
+Finished run_once(const RunnerOptions& options, PgJournal& journal, MoveRecord record,
+                  Position at) {
+  const ShardConfig* from = find_shard(options, record.unit.source);
+  const ShardConfig* to = find_shard(options, record.unit.destination);
+  if (from == nullptr || to == nullptr) {
+    return {.outcome = Outcome::kUnclear,
+            .record = std::move(record),
+            .error = make_error(ErrorCode::kUnknownShard,
+                                "a shard of the operation is not configured here")};
+  }
+  PgShard source(*from, record.unit.op);
+  PgShard destination(*to, record.unit.op);
+  Mover mover(std::move(record), at,
+              {.journal = journal,
+               .source = source,
+               .destination = destination,
+               .failpoints = *options.failpoints,
+               .clock = Clock::steady()},
+              {.attempts = std::max(1U, options.limits.cutover_attempts),
+               .lock_budget = options.limits.cutover_lock_timeout,
+               .copy_rate = options.limits.copy_rate});
+  const Outcome outcome = mover.run();
+  return {.outcome = outcome, .record = mover.record(), .error = mover.error()};
+}
+
+Finished run_to_end(const RunnerOptions& options, std::unique_ptr<PgJournal> journal,
+                    MoveRecord record, Position at, std::chrono::milliseconds patience) {
+  const std::string op = record.unit.op;
+  Finished last{.record = std::move(record)};
+  auto deadline = std::chrono::steady_clock::now() + patience;
+  auto pause = std::chrono::milliseconds(20);
+  for (;;) {
+    if (journal) {
+      last = run_once(options, *journal, std::move(last.record), at);
+      if (is_over(last.outcome)) return last;
+      if (last.outcome == Outcome::kRestartable) {
+        at = start(State::kPrepared);
+        continue;
+      }
+      journal.reset();  // frees the lock: whoever takes over next may be another process
+    }
+    if (std::chrono::steady_clock::now() > deadline) return last;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds(500));
+    try {
+      auto next = open_journal(options);
+      if (!next->lock(op)) continue;  // our old session lingers, or another process has it
+      auto found = next->load(op);
+      if (!found) return last;
+      last.record = std::move(*found);
+      at = take_over(last.record.state);
+      journal = std::move(next);
+    } catch (const StepFailure& failure) {
+      last.error = failure.error();
+    }
+  }
+}
+
+}  // namespace collegedb::migration

@@ -1,0 +1,86 @@
+// Shard over PostgreSQL: one control session that carries the mover's transaction on that shard,
+// COPY over libpq. Objects it uses: migration/sql/shard.sql. The guard that writers run against it:
+// proxy/session/guard.h.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "migration/control_session.h"
+#include "migration/shard.h"
+#include "proxy/config.h"
+
+namespace collegedb::migration {
+
+class PgShard final : public Shard {
+ public:
+  // Connects at the first verb. `op` names the session, so that recovery can end it.
+  PgShard(ShardConfig shard, const std::string& op);
+
+  [[nodiscard]] const std::string& name() const override { return shard_.name; }
+  void close() noexcept override;
+  GroupCatalog describe(const Unit& unit) override;
+  void adopt(std::shared_ptr<const MovePlan> plan) override;
+  void install_token(const Unit& unit, std::int64_t token) override;
+  void raise_token(const Unit& unit, std::int64_t token, std::int32_t attempt, Side side) override;
+  void forget_token(const Unit& unit) override;
+  std::string begin_snapshot(const Unit& unit) override;
+  void end_snapshot() override;
+  void begin_cutover(const Unit& unit, std::int64_t token) override;
+  void begin_import(const Unit& unit, std::int64_t token) override;
+  void clear_import() override;
+  void copy_out(std::size_t table, const std::function<void(std::string_view)>& sink) override;
+  void copy_in_begin(std::size_t table) override;
+  void copy_in(std::string_view bytes) override;
+  void copy_in_end() override;
+  Digest digest() override;
+  std::int64_t count_rows() override;
+  void check_references() override;
+  void lock_sweep(std::chrono::milliseconds budget) override;
+  void lock_keys(const std::vector<std::int32_t>& buckets,
+                 std::chrono::milliseconds budget) override;
+  Digest retire_rows(const Unit& unit) override;
+  void prepare(const std::string& gid) override;
+  void commit_prepared(const Unit& unit, const std::string& gid, Side side) override;
+  void rollback() override;
+  void rollback_halves(const Unit& unit) override;
+  bool drop_copy(const Unit& unit, const Digest& expected) override;
+  void clear_incoming(const Unit& unit) override;
+  SideEvidence inspect(const Unit& unit, std::int32_t attempt, Side side,
+                       const Digest& expected) override;
+
+  // Where a key is, as the shard knows it: its tombstone, and whether it has rows of it.
+  struct KeyState {
+    std::optional<std::string> moved_to;
+    std::string op;
+    std::int64_t rows = 0;
+  };
+  KeyState locate(const Unit& unit);
+
+ private:
+  ControlSession& session();
+  Rows run(const std::string& sql, std::initializer_list<SqlParameter> parameters = {});
+  void begin(const Unit& unit, std::int64_t token);
+  void set_local(std::string_view name, std::string_view value);
+  void wait_at_most(std::chrono::milliseconds budget);
+  void refuse_unequal_catalog(const Unit& unit);
+  void refuse_tombstones(const Unit& unit);
+  void refuse_rows(const Unit& unit);
+  void refuse_outside_references(const Unit& unit);
+  std::vector<std::string> halves(const Unit& unit);
+  void rollback_prepared(const std::string& gid);
+  bool try_raise(const Unit& unit, std::int64_t token);
+  [[nodiscard]] const TablePlan* find_table(std::string_view label) const;
+  [[noreturn]] void copy_failed();
+
+  ShardConfig shard_;
+  std::string application_name_;
+  std::unique_ptr<ControlSession> session_;
+  std::shared_ptr<const MovePlan> plan_;
+  std::vector<std::vector<std::string>> fingerprints_;  // at describe()
+  std::string prepared_;  // gid of the half this object has prepared and not yet ended
+};
+
+}  // namespace collegedb::migration

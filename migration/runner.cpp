@@ -1,0 +1,349 @@
+#include "migration/runner.h"
+
+#include <algorithm>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "migration/operation.h"
+#include "migration/pg_shard.h"
+#include "migration/recovery.h"
+#include "routing/key.h"
+#include "routing/route.h"
+
+namespace collegedb::migration {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPatience{30000};
+constexpr int kMaxHops = 4;
+
+// What a request means: a unit without source and operation.
+struct Target {
+  Unit unit;
+  std::string computed;  // shard that placement alone gives
+  bool one_epoch = true;
+};
+
+std::string joined(const std::vector<std::string>& items) {
+  std::string out;
+  for (const std::string& item : items) out += (out.empty() ? "" : ", ") + item;
+  return out;
+}
+
+// A table of the registry by the name an operator wrote.
+Result<const routing::TableInfo*> find_table(const routing::Snapshot& snapshot,
+                                             const std::optional<std::string>& name) {
+  const routing::TableInfo* found = nullptr;
+  int matches = 0;
+  for (const routing::TableInfo& table : snapshot.tables) {
+    if (table.kind != routing::TableKind::kSharded) continue;
+    const std::string full = table.name.schema + "." + table.name.name;
+    if (name && *name != full && *name != table.name.name && *name != table.group) continue;
+    if (found != nullptr && found->group == table.group) continue;
+    // An unqualified name means the one in public when there are several.
+    if (found != nullptr && found->name.schema == "public") continue;
+    if (found == nullptr || table.name.schema != "public") ++matches;
+    found = &table;
+  }
+  if (found == nullptr) {
+    return make_error(ErrorCode::kUnknownTable,
+                      name ? "\"" + *name + "\" is not a sharded table" : "no table is sharded");
+  }
+  if (matches > 1) {
+    return make_error(ErrorCode::kUnknownTable,
+                      "which table? Colocation groups: " + joined(snapshot.groups()),
+                      "Name a table of the group as \"table\".");
+  }
+  return found;
+}
+
+Result<Target> resolve(const RunnerOptions& options, const std::string& key,
+                       const std::optional<std::string>& table) {
+  const auto snapshot = options.snapshot();
+  if (!snapshot || snapshot->epochs.empty()) {
+    return make_error(ErrorCode::kPlacementUnverified, "this process has no snapshot yet");
+  }
+  const auto info = find_table(*snapshot, table);
+  if (!info) return info.error();
+  auto canonical = routing::canonical_key_from_text((*info)->key_type, key);
+  if (!canonical) return canonical.error();
+  Target out;
+  out.unit.scope = options.scope;
+  out.unit.group = (*info)->group;
+  out.unit.keys = {std::move(*canonical)};
+  out.one_epoch = snapshot->epochs.size() == 1;
+  const routing::ShardId owner =
+      routing::computed_owner(*snapshot, snapshot->epochs.front(), out.unit.keys.front());
+  if (owner < snapshot->shards.size()) out.computed = snapshot->shards[owner].name;
+  return out;
+}
+
+PgShard shard_of(const RunnerOptions& options, const std::string& name) {
+  const ShardConfig* config = find_shard(options, name);
+  if (config == nullptr) {
+    throw StepFailure(Event::kRefused, make_error(ErrorCode::kMigrationLookupUnavailable,
+                                                  "shard \"" + name + "\" is not configured"));
+  }
+  return {*config, "lookup"};
+}
+
+// Where the key is: the directory's word, then along the tombstones.
+std::string locate(const RunnerOptions& options, const Target& target,
+                   const std::optional<std::string>& exception) {
+  std::string name = exception.value_or(target.computed);
+  std::set<std::pair<std::string, std::string>> seen;
+  for (int hops = 0; hops <= kMaxHops; ++hops) {
+    const PgShard::KeyState state = shard_of(options, name).locate(target.unit);
+    if (!state.moved_to) {
+      if (state.rows > 0 || exception) return name;
+      break;
+    }
+    if (!seen.emplace(name, state.op).second) {
+      throw StepFailure(Event::kRefused, make_error(ErrorCode::kMigrationChainExceeded,
+                                                    "tombstones of the key form a cycle"));
+    }
+    if (hops == kMaxHops) {
+      throw StepFailure(Event::kRefused, make_error(ErrorCode::kMigrationChainExceeded,
+                                                    "more than 4 tombstones in a row"));
+    }
+    name = *state.moved_to;
+  }
+  // No row where the key belongs. Rows elsewhere are the key's under an older epoch; with one epoch
+  // alone they are strays that a move must not legitimate.
+  for (const ShardConfig& other : options.shards) {
+    if (other.name == name || !seen.empty()) continue;
+    const PgShard::KeyState state = shard_of(options, other.name).locate(target.unit);
+    if (state.moved_to || state.rows == 0) continue;
+    if (!target.one_epoch) return other.name;
+    throw StepFailure(Event::kRefused, make_error(ErrorCode::kMoveRefused,
+                                                  "shard \"" + other.name +
+                                                      "\" has rows of the key, which belongs "
+                                                      "to shard \"" +
+                                                      name + "\""));
+  }
+  return name;
+}
+
+MoveResult result_of(const MoveRecord& record) {
+  return {.op = record.unit.op,
+          .key = joined(record.unit.keys),
+          .source = record.unit.source,
+          .destination = record.unit.destination,
+          .state = std::string(name_of(record.state)),
+          .tables = static_cast<std::int32_t>(record.unit.tables.size()),
+          .rows = record.digest.rows,
+          .bytes = record.digest.bytes,
+          .copies = record.copies,
+          .write_stall_ms = record.write_stall_ms,
+          .duration_ms = record.duration_ms};
+}
+
+Result<MoveResult> outcome_of(const Finished& finished) {
+  switch (finished.outcome) {
+    case Outcome::kRetired:
+      return result_of(finished.record);
+    case Outcome::kAborted:
+      if (!finished.error.message.empty()) return finished.error;
+      return make_error("55000", finished.record.error.empty()
+                                     ? "MOVE_REFUSED: the move was given up"
+                                     : finished.record.error);
+    default:
+      return make_error("08007",
+                        "the outcome of operation " + finished.record.unit.op +
+                            " is not known yet; recovery finishes it",
+                        "SELECT * FROM collegedb_migration_status(...) shows its state.",
+                        finished.error.message);
+  }
+}
+
+// Waits for an operation that another mover has.
+Result<MoveResult> join(const RunnerOptions& options, const std::string& op) {
+  for (;;) {
+    const auto record = open_journal(options)->load(op);
+    if (!record) return make_error(ErrorCode::kMoveRefused, "operation " + op + " is gone");
+    if (record->state == State::kRetired) return result_of(*record);
+    if (record->state == State::kAborted) {
+      return make_error(
+          "55000", record->error.empty() ? "MOVE_REFUSED: the move was given up" : record->error);
+    }
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+}
+
+// What a move would do; reads only.
+Result<MoveResult> rehearse(const RunnerOptions& options, const Unit& unit) {
+  PgShard source = shard_of(options, unit.source);
+  PgShard destination = shard_of(options, unit.destination);
+  Preflight checked = preflight(unit, source.describe(unit), destination.describe(unit));
+  if (!checked.problems.empty()) {
+    return make_error(checked.problems.front().code, checked.problems.front().text);
+  }
+  if (destination.locate(unit).rows > 0) {
+    return make_error(ErrorCode::kDestinationConflict,
+                      "shard \"" + unit.destination + "\" already has rows of the key");
+  }
+  source.adopt(std::make_shared<const MovePlan>(std::move(checked.plan)));
+  source.begin_snapshot(unit);
+  MoveRecord record{.unit = unit, .digest = source.digest()};
+  source.end_snapshot();
+  MoveResult out = result_of(record);
+  out.op.reset();
+  out.state = "dry_run";
+  return out;
+}
+
+MoveResult already_there(const Unit& unit) {
+  return {.key = joined(unit.keys),
+          .source = unit.destination,
+          .destination = unit.destination,
+          .state = std::string(name_of(State::kPublished)),
+          .tables = static_cast<std::int32_t>(unit.tables.size())};
+}
+
+Result<MoveResult> run_move(const RunnerOptions& options, const Target& target,
+                            const std::optional<std::string>& expected_source, bool dry_run) {
+  const double begun = Clock::steady().now_ms();
+  for (int tries = 0; tries < 5; ++tries) {
+    auto journal = open_journal(options);
+    MoveRecord record{.unit = target.unit, .token = 1};
+    Unit& unit = record.unit;
+    const Directory directory = journal->directory(unit.group, unit.keys.front());
+    unit.tables = directory.tables;
+    if (unit.tables.empty()) {
+      return make_error(ErrorCode::kUnknownTable, "group " + unit.group + " has no sharded table");
+    }
+    Target known = target;
+    known.unit = unit;
+    unit.source = expected_source ? *expected_source : locate(options, known, directory.exception);
+    if (unit.source == unit.destination) return already_there(unit);
+    if (dry_run) return rehearse(options, unit);
+    unit.op = journal->new_operation_id();
+    options.failpoints->hit(point::kClaimBefore);
+    const ClaimResult claim = journal->claim(record);
+    options.failpoints->hit(point::kClaimAfter);
+    if (!claim.claimed) {
+      if (claim.destination == unit.destination && unit.keys.size() == 1) {
+        return join(options, claim.op);
+      }
+      return make_error(ErrorCode::kMoveRefused,
+                        "key " + claim.key + " is being moved to shard \"" + claim.destination +
+                            "\" by operation " + claim.op,
+                        "Wait for it, or SELECT collegedb_cancel_move('" + claim.op + "').");
+    }
+    if (journal->directory(unit.group, unit.keys.front()).exception != directory.exception) {
+      // It moved between our look and our claim: look again.
+      record.error = "the key has moved meanwhile";
+      journal->abort(record);
+      continue;
+    }
+    const Finished finished =
+        run_to_end(options, std::move(journal), std::move(record), start(State::kClaim), kPatience);
+    Result<MoveResult> out = outcome_of(finished);
+    if (out) out->duration_ms = Clock::steady().now_ms() - begun;
+    return out;
+  }
+  return make_error(ErrorCode::kPlacementConflict, "the key keeps moving");
+}
+
+}  // namespace
+
+// Holds one of max_concurrent_moves for as long as it lives.
+class Runner::Slot {
+ public:
+  explicit Slot(Runner& runner) : runner_(runner) {
+    std::unique_lock lock(runner_.mutex_);
+    const unsigned most = std::max(1U, runner_.options_.limits.max_concurrent_moves);
+    runner_.freed_.wait(lock, [&] { return runner_.running_ < most; });
+    ++runner_.running_;
+  }
+  ~Slot() {
+    const std::lock_guard lock(runner_.mutex_);
+    --runner_.running_;
+    runner_.freed_.notify_one();
+  }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+
+ private:
+  Runner& runner_;
+};
+
+Runner::Runner(RunnerOptions options) : options_(std::move(options)) {
+  if (!options_.failpoints) options_.failpoints = Failpoints::from_environment();
+}
+
+Result<MoveResult> Runner::reassign(const MoveRequest& request) {
+  if (find_shard(options_, request.shard) == nullptr) {
+    return make_error(ErrorCode::kUnknownShard, "no shard is named \"" + request.shard + "\"");
+  }
+  Result<Target> target = resolve(options_, request.key, request.table);
+  if (!target) return target.error();
+  target->unit.destination = request.shard;
+  target->unit.retire_after = request.retire_after.value_or(options_.limits.retire_after);
+  if (target->unit.retire_after.count() < 0) {
+    return make_error("22023", "retire_after must not be negative");
+  }
+  const Slot slot(*this);
+  try {
+    return run_move(options_, *target, std::nullopt, request.dry_run);
+  } catch (const StepFailure& failure) {
+    return failure.error();
+  }
+}
+
+Result<MoveResult> Runner::reassign_keys(const std::string& group,
+                                         const std::vector<std::string>& keys,
+                                         const std::string& source,
+                                         const std::string& destination) {
+  for (const std::string& name : {source, destination}) {
+    if (find_shard(options_, name) != nullptr) continue;
+    return make_error(ErrorCode::kUnknownShard, "no shard is named \"" + name + "\"");
+  }
+  if (keys.empty()) return make_error("22023", "a move needs at least one key");
+  Target target;
+  target.unit = {.scope = options_.scope,
+                 .group = group,
+                 .destination = destination,
+                 .keys = keys,
+                 .retire_after = options_.limits.retire_after};
+  std::sort(target.unit.keys.begin(), target.unit.keys.end());
+  const Slot slot(*this);
+  try {
+    return run_move(options_, target, source, false);
+  } catch (const StepFailure& failure) {
+    return failure.error();
+  }
+}
+
+Result<RecoveryResult> Runner::recover() {
+  return Recovery(options_).run();
+}
+
+Result<std::optional<MoveStatus>> Runner::status(const std::string& key,
+                                                 const std::optional<std::string>& table) {
+  const Result<Target> target = resolve(options_, key, table);
+  if (!target) return target.error();
+  try {
+    const auto journal = open_journal(options_);
+    const std::string& canonical = target->unit.keys.front();
+    const auto op = journal->latest(target->unit.group, canonical);
+    if (!op) return std::optional<MoveStatus>{};
+    return std::optional<MoveStatus>{journal->status(*op, canonical)};
+  } catch (const StepFailure& failure) {
+    return failure.error();
+  }
+}
+
+Result<std::string> Runner::cancel(const std::string& op) {
+  try {
+    const auto state = open_journal(options_)->request_cancel(op);
+    if (!state) return make_error("02000", "there is no operation " + op);
+    return std::string(name_of(*state));
+  } catch (const StepFailure& failure) {
+    return failure.error();
+  }
+}
+
+}  // namespace collegedb::migration
