@@ -399,6 +399,16 @@ std::size_t Config::journal_index() const {
   return 0;
 }
 
+Config::operator LoginConfig() const {
+  LoginConfig login{.method = auth.method,
+                    .tls_mode = tls.mode,
+                    .databases = proxy.aliases,
+                    .admin_users = auth.admin_users,
+                    .users = users};
+  login.databases.push_back(proxy.database);
+  return login;
+}
+
 LoadedConfig parse_config(std::string_view text, const std::string& directory) {
   LoadedConfig loaded;
   Reading reading{.directory = directory, .loaded = loaded};

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "proxy/login_config.h"
+
 namespace collegedb {
 
 struct ShardConfig {
@@ -34,7 +36,7 @@ struct Config {
     std::string log_format = "text";
     std::chrono::milliseconds drain_timeout{30000};
   } proxy;
-  enum class AuthMethod : std::uint8_t { kTrust, kPassword, kMd5, kScram, kCert };
+  using AuthMethod = collegedb::AuthMethod;
   struct Auth {
     AuthMethod method = AuthMethod::kScram;
     std::string users_file;
@@ -42,13 +44,9 @@ struct Config {
     std::vector<std::string> admin_users = {"postgres"};
   } auth;
   // From auth.users_file: [[users]] name, password or verifier, admin.
-  struct User {
-    std::string name;
-    std::string secret;  // plain password, "SCRAM-SHA-256$..." or "md5..."
-    bool admin = false;
-  };
+  using User = collegedb::User;
   std::vector<User> users;
-  enum class TlsMode : std::uint8_t { kDisable, kPrefer, kRequire, kVerifyFull };
+  using TlsMode = collegedb::TlsMode;
   struct Tls {
     TlsMode mode = TlsMode::kPrefer;
     std::string cert, key, ca;
@@ -101,6 +99,8 @@ struct Config {
   [[nodiscard]] std::size_t journal_index() const;
   // False for several shards and no journal.shard: static placement, no moves.
   [[nodiscard]] bool has_journal() const;
+  // The part that logins need.
+  operator LoginConfig() const;  // NOLINT(google-explicit-constructor): a Config is one
 };
 
 struct ConfigFault {
