@@ -8,11 +8,11 @@ import load
 import moves
 from chaos import RECOVERY_INTERVAL, Chaos
 from cluster import Shards
-from proxy import Proxy
+from proxy import Proxy, is_sanitized
 from world import Place, attempt, wait_until
 
-PROXY_KILLS = int(os.environ.get("COLLEGEDB_PROXY_KILLS", "24"))
-SHARD_KILLS = int(os.environ.get("COLLEGEDB_SHARD_KILLS", "4"))
+PROXY_KILLS = int(os.environ.get("COLLEGEDB_PROXY_KILLS", "8" if is_sanitized() else "24"))
+SHARD_KILLS = int(os.environ.get("COLLEGEDB_SHARD_KILLS", "3" if is_sanitized() else "4"))
 
 
 @pytest.fixture(name="world", scope="module")
