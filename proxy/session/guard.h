@@ -35,6 +35,11 @@ inline constexpr std::string_view kGateReadOnlySql =
     " $5::pg_catalog.text[]) END, pg_catalog.set_config('collegedb.guarded', $6::pg_catalog.text, true)"
     " FROM collegedb.gate WHERE bucket = $1::pg_catalog.int4";
 
+// Switches the insert fence on again inside a transaction whose earlier statements ran without it.
+inline constexpr std::string_view kFenceOnName = "collegedb_fence_on";
+inline constexpr std::string_view kFenceOnSql =
+    "SELECT pg_catalog.set_config('collegedb.guarded', 'off', true)";
+
 // SQLSTATEs the guard raises.
 inline constexpr std::string_view kStale = "CDB01";     // DETAIL: min_generation
 inline constexpr std::string_view kMoved = "CDB02";     // DETAIL: shard \n op \n key

@@ -1,0 +1,556 @@
+// One statement on one server connection: where it goes, what is sent before it (settings, the
+// transaction's preamble, the guard), and what happens when the guard says no.
+#include <algorithm>
+
+#include "proxy/session/guard.h"
+#include "proxy/session/quote.h"
+#include "proxy/session/session_impl.h"
+
+namespace collegedb::session {
+namespace {
+
+constexpr int kMaxTries = 20;        // a guard's serialization failures and deadlocks
+constexpr std::size_t kMaxHops = 4;  // tombstones followed for one statement
+constexpr std::uint32_t kRetryDelayMs = 2;
+constexpr std::uint32_t kIncomingDelayMs = 5;
+
+bool is_true(std::string_view value) {
+  return value == "on" || value == "true" || value == "1" || value == "yes" || value == "t";
+}
+
+bool by_bucket(const routing::RoutedKey& a, const routing::RoutedKey& b) {
+  return a.bucket < b.bucket;
+}
+
+// {"a","b"}: the text form of text[].
+std::string text_array(std::span<const routing::RoutedKey* const> keys) {
+  std::string out = "{";
+  for (const routing::RoutedKey* key : keys) {
+    if (out.size() > 1) {
+      out += ',';
+    }
+    out += '"';
+    for (const char c : key->key) {
+      if (c == '"' || c == '\\') {
+        out += '\\';
+      }
+      out += c;
+    }
+    out += '"';
+  }
+  return out += '}';
+}
+
+void bind_and_execute(Link& link, Role role, std::string_view statement,
+                      std::vector<std::optional<std::string_view>> parameters) {
+  wire::Bind bind;
+  bind.statement = statement;
+  bind.parameters = std::move(parameters);
+  bind.encode(link.out);
+  link.owe(Expect::kBind, role);
+  wire::Execute{}.encode(link.out);
+  link.owe(Expect::kExecute, role);
+  link.open = true;
+}
+
+void parse_named(Link& link, std::string_view name, std::string_view sql) {
+  wire::Parse parse;
+  parse.statement = name;
+  parse.query = sql;
+  parse.encode(link.out);
+  link.owe(Expect::kParse, Role::kSilent);
+  link.open = true;
+}
+
+}  // namespace
+
+// --- where ----------------------------------------------------------------------------------
+
+routing::ShardId SessionImpl::any_shard() {
+  if (link_ && !context_.snapshot->shards.empty()) {
+    return link_->shard;
+  }
+  return static_cast<routing::ShardId>(next_any_++ % context_.snapshot->shards.size());
+}
+
+Result<SessionImpl::Target> SessionImpl::target_for(
+    const std::shared_ptr<const routing::Plan>& plan,
+    std::span<const routing::Parameter> parameters) {
+  Target target;
+  target.plan = plan;
+  const parser::StatementKind kind = plan->statement.kind;
+  if (kind == parser::StatementKind::kFetch || kind == parser::StatementKind::kCloseCursor) {
+    if (!txn_.bound() || !link_) {
+      return make_error("34000", "cursor \"" + plan->statement.name + "\" does not exist");
+    }
+    target.shard = link_->shard;
+    return target;
+  }
+  if (kind == parser::StatementKind::kDeclareCursor && !txn_.open()) {
+    return make_error("25P01", "DECLARE CURSOR can only be used in transaction blocks");
+  }
+  if (plan->kind == routing::PlanKind::kSession) {  // SHOW
+    target.shard = any_shard();
+    target.any_shard = true;
+    target.in_transaction = txn_.bound();
+    return target;
+  }
+  if (plan->kind == routing::PlanKind::kBroadcast || plan->kind == routing::PlanKind::kScatter) {
+    target.shard = 0;  // is_local() keeps those of several shards away
+    return target;
+  }
+  routing::Route route = routing::route(*plan, parameters, *context_.snapshot);
+  switch (route.kind) {
+    case routing::RouteKind::kShard:
+      target.shard = route.shard;
+      target.keys = std::move(route.keys);
+      if (auto error = apply_learned(target)) {
+        return *error;
+      }
+      break;
+    case routing::RouteKind::kAnyShard:
+      target.shard = any_shard();
+      target.any_shard = true;
+      target.in_transaction = !plan->free_standing || txn_.bound();
+      break;
+    case routing::RouteKind::kRefuse:
+      return route.error;
+    default:
+      return make_error(ErrorCode::kUnroutableQuery,
+                        plan->statement.verb + " has no single shard to run on",
+                        "Restrict the statement to one key.");
+  }
+  if (!target.keys.empty() && read_only_now() && fixed_snapshot_now()) {
+    return make_error("0A000",
+                      "keys cannot be guarded in a READ ONLY transaction at this isolation level",
+                      "Leave out READ ONLY, or use READ COMMITTED.");
+  }
+  return target;
+}
+
+// Owners that tombstones have told us and the directory has not yet.
+std::optional<SqlError> SessionImpl::apply_learned(Target& target) {
+  const std::uint64_t version = context_.snapshot->version;
+  routing::ShardId shard = routing::kNoShard;
+  for (const routing::RoutedKey& key : target.keys) {
+    const auto learned = context_.learned.find(version, key.group, key.key);
+    const routing::ShardId owner =
+        learned ? *learned
+                : (target.keys.size() == 1
+                       ? target.shard
+                       : routing::locate(*context_.snapshot, key.group, key.key).shard);
+    if (shard != routing::kNoShard && owner != shard) {
+      return make_error(ErrorCode::kUnroutableQuery,
+                        "the keys of this statement are on different shards",
+                        "Send one statement for each key.");
+    }
+    shard = owner;
+  }
+  if (shard != routing::kNoShard) {
+    target.shard = shard;
+  }
+  return std::nullopt;
+}
+
+bool SessionImpl::read_only_now() const {
+  return txn_.read_only() || is_true(setting("default_transaction_read_only"));
+}
+
+bool SessionImpl::fixed_snapshot_now() const {
+  const std::string_view by_default = setting("default_transaction_isolation");
+  return txn_.fixed_snapshot() || by_default == "repeatable read" || by_default == "serializable";
+}
+
+// --- the server connection ------------------------------------------------------------------
+
+SessionImpl::Acquired SessionImpl::acquire(Target& target, Step then) {
+  if (link_) {
+    if (target.any_shard) {
+      target.shard = link_->shard;
+    }
+    const bool needs_preamble = target.in_transaction && txn_.open() && !txn_.bound();
+    if (link_->shard == target.shard && !(needs_preamble && link_->open)) {
+      return Acquired::kReady;
+    }
+    if (txn_.bound() || link_->executed) {
+      turn_error_ = make_error(
+          ErrorCode::kCrossShardTransaction,
+          "this transaction already runs on shard " + context_.snapshot->shards[link_->shard].name +
+              ", the statement belongs to shard " + context_.snapshot->shards[target.shard].name,
+          "Keep a transaction to keys of one shard; see collegedb_locate().");
+      return Acquired::kRefused;
+    }
+    if (link_->open) {  // only Parse and Describe so far: they end here
+      wire::encode_sync(link_->out);
+      link_->owe(Expect::kSync, Role::kSilent);
+      link_->open = false;
+    }
+    if (!link_->owed.empty()) {
+      await_drain(then);
+      return Acquired::kWaiting;
+    }
+    if (link_->shard == target.shard) {
+      return Acquired::kReady;
+    }
+    release_link();
+  }
+  attempt_.target.any_shard = target.any_shard;
+  step_ = then;
+  wait_ = Wait{};
+  wait_.kind = Wait::Kind::kLease;
+  wait_.shard = target.shard;
+  return Acquired::kWaiting;
+}
+
+void SessionImpl::release_link() {
+  if (!link_) {
+    return;
+  }
+  const bool clean = link_->owed.empty() && !link_->open && !link_->skipping && !link_->dirty &&
+                     link_->status == 'I';
+  commands_.push_back(
+      Command{clean ? Command::Kind::kRelease : Command::Kind::kDiscard, link_->id});
+  link_.reset();
+}
+
+void SessionImpl::discard_link() {
+  if (link_) {
+    commands_.push_back(Command{Command::Kind::kDiscard, link_->id});
+    link_.reset();
+  }
+}
+
+// --- what is sent before a statement ----------------------------------------------------------
+
+// Every key of the target is guarded already: in the open transaction, or by the present attempt.
+bool SessionImpl::covered(const Target& target) const {
+  const auto held = [this](const routing::RoutedKey& key) {
+    if (txn_.open() && txn_.guarded(key)) {
+      return true;
+    }
+    return std::any_of(attempt_.keys.begin(), attempt_.keys.end(), [&](const auto& other) {
+      return other.bucket == key.bucket && other.key == key.key && other.group == key.group;
+    });
+  };
+  return std::all_of(target.keys.begin(), target.keys.end(), held);
+}
+
+void SessionImpl::begin_attempt(const Target& target, bool may_watch_empty) {
+  // Statements of one batch whose replies are all still to come share their fate: one attempt.
+  const bool joins = attempt_.active && !link_->owed.empty();
+  if (!joins) {
+    Attempt fresh;
+    fresh.active = true;
+    fresh.client_mark = client_out_.size();
+    fresh.cursor_mark = cursor_;
+    fresh.retryable = !link_->executed;
+    fresh.started_ns = context_.stats->now_ns();
+    attempt_ = std::move(fresh);
+  } else if (txn_.open()) {
+    attempt_.retryable = false;
+  }
+  attempt_.target = target;
+  if (!txn_.bound() && !link_->open) {
+    emit_settings(*link_);
+  }
+  if (target.in_transaction && txn_.open() && !txn_.bound()) {
+    emit_preamble();
+  }
+  const routing::Plan* plan = target.plan.get();
+  const bool autocommit = !txn_.open();
+  attempt_.watch_empty = false;
+  attempt_.hold =
+      !joins && autocommit && plan != nullptr && plan->writes && !plan->statement.has_returning;
+  if (autocommit && plan != nullptr && plan->plain_read && may_watch_empty && !joins &&
+      !patience_.force_guard && !target.keys.empty()) {
+    attempt_.watch_empty = true;
+    attempt_.keys.assign(target.keys.begin(), target.keys.end());
+  } else if (!target.keys.empty()) {
+    emit_guard(target);
+  }
+  emit_fence(target);
+  attempt_.undecided = attempt_.gates > 0 || attempt_.watch_empty || attempt_.hold;
+}
+
+// GUCs the client has set and this server connection does not carry, as one Query.
+void SessionImpl::emit_settings(Link& link) {
+  const SettingsPtr& have = link.state->settings;
+  const SettingsPtr& want = settings_.session;
+  if (have == want) {
+    return;
+  }
+  static const Settings kNone;
+  const Settings& old_values = have ? *have : kNone;
+  const Settings& new_values = want ? *want : kNone;
+  if (old_values == new_values) {
+    link.state->settings = want;
+    return;
+  }
+  std::string sql;
+  for (const auto& [name, value] : old_values) {
+    if (!new_values.contains(name)) {
+      sql += "RESET " + quote_identifier_path(name) + ";";
+    }
+  }
+  std::string sets;
+  for (const auto& [name, value] : new_values) {
+    const auto old_value = old_values.find(name);
+    if (old_value == old_values.end() || old_value->second != value) {
+      sets += sets.empty() ? "SELECT " : ", ";
+      sets +=
+          "pg_catalog.set_config(" + quote_literal(name) + "," + quote_literal(value) + ",false)";
+    }
+  }
+  sql += sets;
+  wire::Query{sql}.encode(link.out);
+  link.owe(Expect::kQuery, Role::kSilent);
+  link.state->settings = want;
+}
+
+void SessionImpl::emit_preamble() {
+  const std::string preamble = txn_.preamble();
+  wire::Query{preamble}.encode(link_->out);
+  link_->owe(Expect::kQuery, Role::kPreamble);
+  txn_.bind();
+}
+
+void SessionImpl::emit_guard_statements() {
+  if (link_->state->guard_ready) {
+    return;
+  }
+  parse_named(*link_, guard::kQueueName, guard::kQueueSql);
+  parse_named(*link_, guard::kGateName, guard::kGateSql);
+  parse_named(*link_, guard::kGateReadOnlyName, guard::kGateReadOnlySql);
+  parse_named(*link_, guard::kFenceOnName, guard::kFenceOnSql);
+  link_->state->guard_ready = true;
+}
+
+// Queue and gate row of every bucket, in order of buckets.
+void SessionImpl::emit_guard(const Target& target) {
+  std::vector<const routing::RoutedKey*> keys;
+  for (const routing::RoutedKey& key : target.keys) {
+    if (!txn_.open() || !txn_.guarded(key)) {
+      keys.push_back(&key);
+      attempt_.keys.push_back(key);
+    }
+  }
+  emit_guard_statements();
+  std::sort(keys.begin(), keys.end(),
+            [](const auto* a, const auto* b) { return by_bucket(*a, *b); });
+  const bool fence_off = target.plan && (target.plan->known_writes || target.plan->plain_read);
+  const std::string generation = std::to_string(context_.snapshot->generation);
+  const std::string_view gate = read_only_now() ? guard::kGateReadOnlyName : guard::kGateName;
+  for (std::size_t i = 0; i < keys.size();) {
+    std::size_t end = i;
+    while (end < keys.size() && keys[end]->bucket == keys[i]->bucket) {
+      ++end;
+    }
+    const std::string bucket = std::to_string(keys[i]->bucket);
+    const std::string names = text_array(std::span(keys).subspan(i, end - i));
+    bind_and_execute(*link_, Role::kQueue, guard::kQueueName, {bucket});
+    bind_and_execute(*link_, Role::kGate, gate,
+                     {bucket, generation, context_.snapshot->scope, keys[i]->group, names,
+                      fence_off ? "on" : "off"});
+    ++attempt_.gates;
+    i = end;
+  }
+  if (!keys.empty()) {
+    link_->fence_off = fence_off;
+  }
+}
+
+// A statement whose writes the proxy does not know meets the insert fence, whatever ran before it
+// in the transaction.
+void SessionImpl::emit_fence(const Target& target) {
+  const bool known = target.plan && (target.plan->known_writes || target.plan->plain_read ||
+                                     target.plan->free_standing ||
+                                     target.plan->kind == routing::PlanKind::kSession);
+  if (!link_->fence_off || known) {
+    return;
+  }
+  emit_guard_statements();
+  bind_and_execute(*link_, Role::kSilent, guard::kFenceOnName, {});
+  link_->fence_off = false;
+}
+
+// --- when the guard says no -------------------------------------------------------------------
+
+void SessionImpl::guard_passed() {
+  if (txn_.open() && txn_.bound()) {
+    for (const routing::RoutedKey& key : attempt_.keys) {
+      if (!txn_.guarded(key)) {
+        txn_.add_guard(key);
+      }
+    }
+  }
+  attempt_.undecided = attempt_.watch_empty || attempt_.hold;
+  if (wait_.kind == Wait::Kind::kServer) {
+    wait_.timeout_ms = context_.query_timeout_ms;
+  }
+}
+
+bool SessionImpl::handle_failure(Step restart) {
+  if (link_ && link_->skipping) {
+    // The server discards everything up to a Sync; what was open there is gone with it.
+    wire::encode_sync(link_->out);
+    link_->owe(Expect::kSync, Role::kSilent);
+    link_->skipping = false;
+    link_->open = false;
+    await_drain(step_);
+    return true;
+  }
+  const SqlError failure = *attempt_.failure;
+  if (!attempt_.retryable) {
+    attempt_.failure.reset();
+    attempt_.undecided = false;
+    turn_error_ = failure;
+    if (failure.sqlstate == guard::kMoved || failure.sqlstate == guard::kIncoming ||
+        failure.sqlstate == guard::kStale) {
+      turn_error_ = make_error(ErrorCode::kMovedInTransaction,
+                               "a key of this transaction has moved to another shard",
+                               "Run the transaction again.");
+    } else if (patience_.timed_out) {
+      turn_error_ = make_error(ErrorCode::kMigrationCutoverPending,
+                               "the write waited too long for a move of its key to finish",
+                               "It was not applied; run the transaction again.");
+    }
+    context_.stats->count_write_rejection(*turn_error_);
+    return false;
+  }
+  retry_step_ = restart;
+  if (txn_.bound() && link_) {
+    // The preamble ran there and failed with the guard: undone, and sent again elsewhere.
+    wire::Query{"ROLLBACK"}.encode(link_->out);
+    link_->owe(Expect::kQuery, Role::kSilent);
+    txn_.unbind();
+    await_drain(&SessionImpl::rolled_back);
+    return true;
+  }
+  return plan_retry(failure);
+}
+
+void SessionImpl::rolled_back() {
+  const SqlError failure = *attempt_.failure;
+  if (plan_retry(failure)) {
+    return;
+  }
+  txn_.fail();
+  if (extended_) {
+    batch_error();
+  } else {
+    report_and_finish();
+  }
+}
+
+// Decides whether and how to try again. False: turn_error_ is what the client gets.
+bool SessionImpl::plan_retry(const SqlError& failure) {
+  client_out_.resize(attempt_.client_mark);
+  if (link_) {
+    link_->executed = false;
+  }
+  const std::string_view code = failure.sqlstate;
+  auto& stats = *context_.stats;
+  const bool patient = patience_.waited_ms < context_.write_hold_ms;
+  ++patience_.tries;
+  turn_error_ = failure;
+  if (patience_.timed_out ||
+      ((code == guard::kIncoming || code == "40001" || code == "40P01") && !patient)) {
+    turn_error_ = make_error(ErrorCode::kMigrationCutoverPending,
+                             "the statement waited too long for a move of its key to finish",
+                             "It was not applied; try again.");
+    stats.held_writes_total[metrics::HeldWrite::kTimedOut].add();
+  } else if (code == guard::kStale) {
+    stats.stale_routes[metrics::StaleReason::kGeneration].add();
+    if (patience_.reloads++ == 0) {
+      start_control(ControlRequest{Reload{context_.snapshot->version}, {}}, &SessionImpl::reloaded);
+      return true;
+    }
+    turn_error_ = make_error(ErrorCode::kStaleTopology,
+                             "the shard refuses this proxy's topology even after a reload",
+                             "Try again; check that the journal shard can be reached.");
+  } else if (code == guard::kMoved) {
+    stats.stale_routes[metrics::StaleReason::kMoved].add();
+    if (follow_tombstone(failure)) {
+      stats.tombstone_follows.add();
+      stats.held_writes_total[metrics::HeldWrite::kRerouted].add();
+      start_over();
+      return true;
+    }
+  } else if (code == guard::kIncoming) {
+    stats.stale_routes[metrics::StaleReason::kIncoming].add();
+    patience_.waited_ms += kIncomingDelayMs;
+    await_delay(kIncomingDelayMs, &SessionImpl::start_over);
+    return true;
+  } else if ((code == "40001" || code == "40P01") && patience_.tries < kMaxTries) {
+    patience_.waited_ms += kRetryDelayMs;
+    await_delay(kRetryDelayMs, &SessionImpl::start_over);
+    return true;
+  }
+  attempt_.failure.reset();
+  attempt_.undecided = false;
+  stats.count_write_rejection(*turn_error_);
+  return false;
+}
+
+void SessionImpl::start_over() {
+  turn_error_.reset();
+  const Step restart = retry_step_;
+  const std::size_t cursor = attempt_.cursor_mark;
+  attempt_ = Attempt{};
+  attempt_.cursor_mark = cursor;
+  (this->*restart)();
+}
+
+void SessionImpl::adopt_reloaded() {
+  if (const auto* done = std::get_if<ReloadDone>(&*control_reply_)) {
+    if (done->snapshot && done->snapshot->version > context_.snapshot->version) {
+      context_.snapshot = done->snapshot;
+    }
+  }
+  control_reply_.reset();
+}
+
+void SessionImpl::reloaded() {
+  adopt_reloaded();
+  start_over();
+}
+
+// DETAIL of CDB02: shard, operation and key, a line each.
+bool SessionImpl::follow_tombstone(const SqlError& error) {
+  const std::string_view detail = error.detail;
+  const std::size_t first = detail.find('\n');
+  const std::size_t second = first == std::string_view::npos ? first : detail.find('\n', first + 1);
+  if (second == std::string_view::npos) {
+    turn_error_ = make_error(ErrorCode::kMigrationLookupUnavailable,
+                             "a tombstone could not be read", "Run collegedb_verify().");
+    return false;
+  }
+  const std::string_view shard_name = detail.substr(0, first);
+  const std::string hop(detail.substr(0, second));
+  const std::string_view key = detail.substr(second + 1);
+  const auto shard = context_.snapshot->find_shard(shard_name);
+  if (!shard) {
+    turn_error_ = make_error(
+        ErrorCode::kMigrationLookupUnavailable,
+        "the key moved to shard " + std::string(shard_name) + ", which is not configured here",
+        "Add the shard to this proxy's configuration.");
+    return false;
+  }
+  const bool cycle =
+      std::find(patience_.visited.begin(), patience_.visited.end(), hop) != patience_.visited.end();
+  if (cycle || patience_.visited.size() >= kMaxHops) {
+    turn_error_ = make_error(ErrorCode::kMigrationChainExceeded,
+                             "the key's tombstones lead over more than 4 shards or in a circle",
+                             "Try again; run collegedb_verify() if it stays.");
+    return false;
+  }
+  patience_.visited.push_back(hop);
+  for (const routing::RoutedKey& routed : attempt_.keys) {
+    if (routed.key == key) {
+      context_.learned.learn(context_.snapshot->version, routed.group, routed.key, *shard);
+    }
+  }
+  return true;
+}
+
+}  // namespace collegedb::session

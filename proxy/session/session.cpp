@@ -1,0 +1,468 @@
+#include "proxy/session/session.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "proxy/session/scatter.h"
+#include "proxy/session/search_path.h"
+#include "proxy/session/session_impl.h"
+
+namespace collegedb::session {
+namespace {
+
+// Extended messages kept before the batch is worked on without a Sync or Flush.
+constexpr std::size_t kBatchBytes = 256 << 10;
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+// Start-up parameters that are no GUCs.
+bool is_connection_parameter(std::string_view name) {
+  return name == "user" || name == "database" || name == "replication" || name == "options";
+}
+
+}  // namespace
+
+Session::Session(WorkerContext& context, Identity identity)
+    : impl_(std::make_unique<SessionImpl>(context, std::move(identity))) {}
+Session::~Session() = default;
+Wait Session::wait() const {
+  return impl_->wait_;
+}
+std::vector<Command> Session::take_commands() {
+  return std::exchange(impl_->commands_, {});
+}
+void Session::on_client(const wire::Frame& frame) {
+  impl_->on_client(frame);
+}
+void Session::on_client_gone() {
+  impl_->on_client_gone();
+}
+void Session::on_leased(LinkId link, ServerState& state) {
+  impl_->on_leased(link, state);
+}
+void Session::on_lease_failed(LinkId, SqlError error) {
+  impl_->on_lease_failed(std::move(error));
+}
+void Session::on_server(LinkId link, const wire::Frame& frame) {
+  impl_->on_server(link, frame);
+}
+void Session::on_server_lost(LinkId link, std::string_view reason) {
+  impl_->on_server_lost(link, reason);
+}
+void Session::on_control(ControlReply reply) {
+  impl_->on_control(std::move(reply));
+}
+void Session::on_deadline() {
+  impl_->on_deadline();
+}
+void Session::on_drain() {
+  impl_->on_drain();
+}
+std::string& Session::client_out() {
+  return impl_->client_out_;
+}
+std::string& Session::server_out(LinkId link) {
+  return impl_->server_out(link);
+}
+bool Session::may_flush_client() const {
+  return impl_->may_flush();
+}
+std::string_view Session::state_name() const {
+  return impl_->state_name();
+}
+bool Session::in_transaction() const {
+  return impl_->in_transaction();
+}
+
+SessionImpl::SessionImpl(WorkerContext& context, Identity identity)
+    : context_(context), identity_(std::move(identity)) {
+  auto base = std::make_shared<Settings>();
+  for (const auto& [name, value] : identity_.parameters) {
+    if (!is_connection_parameter(name) && !name.starts_with("_pq_.")) {
+      (*base)[lower(name)] = value;
+    }
+  }
+  if (!base->empty()) {
+    base_ = std::move(base);
+  }
+  settings_.session = base_;
+  settings_changed();
+  await_client();
+}
+
+SessionImpl::~SessionImpl() = default;
+
+// --- events ---------------------------------------------------------------------------------
+
+void SessionImpl::on_client(const wire::Frame& frame) {
+  switch (frame.tag) {
+    case 'X':
+      on_client_gone();
+      return;
+    case 'd':
+    case 'c':
+    case 'f':
+      copy_message(frame);
+      return;
+    case 'P':
+    case 'B':
+    case 'D':
+    case 'E':
+    case 'C':
+      append_message(frame);
+      if (turn_bytes_.size() < kBatchBytes) {
+        return;
+      }
+      break;
+    case 'H':
+    case 'S':
+      if (copy_in_) {
+        return;  // PostgreSQL ignores both while it reads CopyData
+      }
+      append_message(frame);
+      break;
+    case 'Q':
+      if (copy_in_) {
+        end_session(make_error("08P01",
+                               "unexpected message type 0x51 during COPY from stdin; end the COPY "
+                               "with CopyDone or CopyFail first"));
+        return;
+      }
+      append_message(frame);
+      if (turn_.size() == 1) {
+        start_query();
+        return;
+      }
+      break;
+    case 'F':
+      append_message(frame);
+      break;
+    default:
+      end_session(make_error("08P01", "invalid frontend message type " +
+                                          std::to_string(static_cast<unsigned char>(frame.tag))));
+      return;
+  }
+  extended_ = true;
+  run_batch();
+}
+
+void SessionImpl::on_client_gone() {
+  client_gone_ = true;
+  scatter_.reset_links(commands_);
+  discard_link();
+  attempt_ = Attempt{};
+  wait_ = Wait{};
+  wait_.kind = Wait::Kind::kClosed;
+}
+
+void SessionImpl::on_leased(LinkId id, ServerState& state) {
+  auto link = std::make_unique<Link>();
+  link->id = id;
+  link->shard = wait_.shard;
+  link->state = &state;
+  if (scatter_.active()) {
+    scatter_.run->links.push_back(std::move(link));
+  } else {
+    link_ = std::move(link);
+  }
+  (this->*step_)();
+}
+
+void SessionImpl::on_lease_failed(SqlError error) {
+  if (scatter_.active()) {
+    scatter_.run->error = std::move(error);
+    scatter_give_up();
+    return;
+  }
+  if (attempt_.target.any_shard && ++patience_.lease_failures < context_.snapshot->shards.size()) {
+    attempt_.target.shard = any_shard();
+    wait_.shard = attempt_.target.shard;
+    return;  // the same wait, another shard
+  }
+  turn_error_ = std::move(error);
+  if (extended_) {
+    batch_error();
+  } else {
+    report_and_finish();
+  }
+}
+
+void SessionImpl::on_server(LinkId id, const wire::Frame& frame) {
+  if (scatter_.active()) {
+    if (Link* link = scatter_.run->find(id)) {
+      scatter_reply(*link, frame);
+    }
+    return;
+  }
+  if (!link_ || link_->id != id) {
+    return;
+  }
+  Link& link = *link_;
+  switch (frame.tag) {
+    case 'S':
+      parameter_status(link, frame);
+      return;
+    case 'N':
+      if (link.owed.empty() || link.owed.front().role == Role::kClient ||
+          link.owed.front().role == Role::kPreamble) {
+        client_out_ += frame.raw;
+      }
+      return;
+    case 'A':
+      return;  // nobody listens: LISTEN is refused
+    case 'E':
+      server_error(link, frame);
+      break;
+    default:
+      if (link.owed.empty()) {
+        violation("a reply nobody waits for");
+        return;
+      }
+      extended_reply(link, frame);
+      break;
+  }
+  // Replies may have replaced the link (lost) or started something else.
+  if (wait_.kind == Wait::Kind::kServer && link_ && link_->id == wait_.link &&
+      link_->owed.empty()) {
+    (this->*step_)();
+  }
+}
+
+void SessionImpl::on_server_lost(LinkId id, std::string_view reason) {
+  SqlError error = make_error(ErrorCode::kShardUnavailable,
+                              "the connection to the shard was lost: " + std::string(reason),
+                              "Try again; the shard may be restarting.");
+  if (scatter_.active()) {
+    if (Link* link = scatter_.run->find(id)) {
+      link->dirty = true;
+      scatter_error(*link, std::move(error));
+    }
+    return;
+  }
+  if (link_ && link_->id == id) {
+    link_lost(std::move(error));
+  }
+}
+
+void SessionImpl::on_control(ControlReply reply) {
+  control_.reset();
+  control_reply_ = std::move(reply);
+  (this->*step_)();
+}
+
+void SessionImpl::on_deadline() {
+  switch (wait_.kind) {
+    case Wait::Kind::kDelay:
+      (this->*step_)();
+      return;
+    case Wait::Kind::kServer:
+      wait_.timeout_ms = 0;
+      if (attempt_.gates > 0) {
+        patience_.timed_out = true;
+      }
+      commands_.push_back(Command{Command::Kind::kCancel, wait_.link});
+      return;
+    case Wait::Kind::kClient:
+      if (txn_.open()) {
+        end_session(
+            make_error("25P03", "terminating connection due to idle-in-transaction timeout"));
+      }
+      return;
+    default:
+      return;
+  }
+}
+
+void SessionImpl::on_drain() {
+  draining_ = true;
+  if (wait_.kind == Wait::Kind::kClient && !txn_.open() && turn_.empty() && !copy_in_) {
+    end_session(make_error("57P01", "terminating connection due to administrator command"));
+  }
+}
+
+// --- waits ----------------------------------------------------------------------------------
+
+void SessionImpl::await_client() {
+  wait_ = Wait{};
+  wait_.kind = Wait::Kind::kClient;
+  if (link_) {
+    wait_.link = link_->id;
+  }
+  wait_.timeout_ms = txn_.open() ? context_.idle_transaction_timeout_ms : 0;
+}
+
+void SessionImpl::await_drain(Step then) {
+  step_ = then;
+  if (link_->owed.empty()) {
+    (this->*step_)();
+    return;
+  }
+  wait_ = Wait{};
+  wait_.kind = Wait::Kind::kServer;
+  wait_.link = link_->id;
+  wait_.timeout_ms = attempt_.gates > 0 ? context_.write_hold_ms : context_.query_timeout_ms;
+}
+
+void SessionImpl::await_delay(std::uint32_t milliseconds, Step then) {
+  step_ = then;
+  wait_ = Wait{};
+  wait_.kind = Wait::Kind::kDelay;
+  wait_.timeout_ms = milliseconds;
+}
+
+void SessionImpl::finish_turn() {
+  if (link_ && !txn_.open()) {
+    release_link();
+  }
+  if (!txn_.open()) {
+    portals_.clear();
+  }
+  wire::ReadyForQuery{static_cast<wire::TransactionStatus>(txn_.status())}.encode(client_out_);
+  skip_until_sync_ = false;
+  clear_turn();
+  if (draining_ && !txn_.open()) {
+    end_session(make_error("57P01", "terminating connection due to administrator command"));
+    return;
+  }
+  await_client();
+}
+
+void SessionImpl::clear_turn() {
+  turn_.clear();
+  turn_bytes_.clear();
+  cursor_ = 0;
+  furthest_ = 0;
+  extended_ = false;
+  sync_sent_ = false;
+  writes_in_flight_ = false;
+  turn_error_.reset();
+  plan_.reset();
+  text_plan_.reset();
+  attempt_ = Attempt{};
+  patience_ = Patience{};
+}
+
+void SessionImpl::end_session(SqlError error) {
+  error.severity = "FATAL";
+  context_.stats->count_error(error);
+  wire::encode_error(client_out_, error);
+  on_client_gone();
+}
+
+void SessionImpl::append_message(const wire::Frame& frame) {
+  turn_.push_back(Message{frame.tag, static_cast<std::uint32_t>(turn_bytes_.size()),
+                          static_cast<std::uint32_t>(frame.payload.size())});
+  turn_bytes_ += frame.payload;
+}
+
+std::string_view SessionImpl::body(const Message& message) const {
+  return std::string_view(turn_bytes_).substr(message.offset, message.size);
+}
+
+void SessionImpl::report(const SqlError& error, bool from_shard) {
+  context_.stats->count_error(error, from_shard);
+  wire::encode_error(client_out_, error);
+}
+
+void SessionImpl::fail_turn(const SqlError& error) {
+  report(error);
+  finish_turn();
+}
+
+// COPY FROM STDIN: the client's data goes on to the server that asked for it; outside a COPY these
+// messages are ignored, as PostgreSQL does after a failed one.
+void SessionImpl::copy_message(const wire::Frame& frame) {
+  if (!copy_in_ || !link_) {
+    return;
+  }
+  link_->out += frame.raw;
+  if (frame.tag == 'd') {
+    return;
+  }
+  copy_in_ = false;
+  if (extended_) {
+    clear_turn();  // the Sync that answers follows from the client
+    extended_ = false;
+    await_client();
+    return;
+  }
+  await_drain(&SessionImpl::query_done);
+}
+
+// --- facts ----------------------------------------------------------------------------------
+
+std::string& SessionImpl::server_out(LinkId id) {
+  if (link_ && link_->id == id) {
+    return link_->out;
+  }
+  if (scatter_.active()) {
+    if (Link* link = scatter_.run->find(id)) {
+      return link->out;
+    }
+  }
+  scratch_.clear();
+  return scratch_;
+}
+
+std::string_view SessionImpl::state_name() const {
+  switch (wait_.kind) {
+    case Wait::Kind::kClient:
+      return txn_.open() ? "idle in transaction" : "idle";
+    case Wait::Kind::kLease:
+    case Wait::Kind::kDelay:
+      return "waiting";
+    default:
+      return "active";
+  }
+}
+
+std::shared_ptr<const TextPlan> SessionImpl::plan_of(std::string_view sql) {
+  const std::uint64_t misses = context_.plans.misses();
+  const std::uint64_t evictions = context_.plans.evictions();
+  const std::uint64_t started = context_.stats->now_ns();
+  auto plan = context_.plans.get(sql, search_path_text_, search_path_, *context_.snapshot);
+  if (context_.plans.misses() != misses) {
+    context_.stats->plan_cache_misses.add();
+    context_.stats->plan_cache_evictions.add(context_.plans.evictions() - evictions);
+    context_.stats->parse_time.observe_ns(context_.stats->now_ns() - started);
+  } else {
+    context_.stats->plan_cache_hits.add();
+  }
+  return plan;
+}
+
+std::string_view SessionImpl::setting(std::string_view name) const {
+  for (const SettingsPtr& layer : {settings_.local, settings_.session}) {
+    if (layer) {
+      if (const auto found = layer->find(std::string(name)); found != layer->end()) {
+        return found->second;
+      }
+    }
+  }
+  return {};
+}
+
+void SessionImpl::settings_changed() {
+  const bool has_path = (settings_.local && settings_.local->contains("search_path")) ||
+                        (settings_.session && settings_.session->contains("search_path"));
+  search_path_text_ = has_path ? std::string(setting("search_path")) : kDefaultSearchPath;
+  search_path_ = split_search_path(search_path_text_, identity_.user);
+}
+
+SessionContext SessionImpl::session_context() const {
+  SessionContext context;
+  context.search_path = search_path_;
+  for (const SettingsPtr& layer : {settings_.session, settings_.local}) {
+    if (layer) {
+      context.settings.insert(context.settings.end(), layer->begin(), layer->end());
+    }
+  }
+  return context;
+}
+
+}  // namespace collegedb::session

@@ -1,0 +1,306 @@
+// Statements the session itself answers: transaction control, SET and RESET, DEALLOCATE, DISCARD.
+// A transaction begins here and reaches a server only with its first routed statement.
+#include <algorithm>
+#include <cctype>
+
+#include "proxy/session/session_impl.h"
+
+namespace collegedb::session {
+namespace {
+
+using parser::Statement;
+using parser::StatementKind;
+
+std::string complete(std::string_view tag) {
+  std::string out;
+  wire::CommandComplete{tag}.encode(out);
+  return out;
+}
+
+std::string complete_with_warning(std::string_view tag, std::string_view sqlstate,
+                                  std::string_view text) {
+  SqlError warning = make_error(sqlstate, text);
+  warning.severity = "WARNING";
+  std::string out;
+  wire::encode_notice(out, warning);
+  return out + complete(tag);
+}
+
+std::string text_of(const Statement& statement, std::string_view text) {
+  return statement.length > 0 ? std::string(text.substr(statement.location, statement.length))
+                              : std::string(text);
+}
+
+constexpr std::string_view kNoTransaction = "there is no transaction in progress";
+
+}  // namespace
+
+SessionImpl::Utility SessionImpl::to_server(const std::shared_ptr<const routing::Plan>& plan) {
+  Utility result;
+  Target target;
+  target.plan = plan;
+  target.shard = any_shard();
+  target.any_shard = true;
+  target.in_transaction = true;
+  result.target = std::move(target);
+  return result;
+}
+
+SessionImpl::Utility SessionImpl::utility(const std::shared_ptr<const routing::Plan>& plan,
+                                          std::string_view text) {
+  const Statement& statement = plan->statement;
+  switch (statement.kind) {
+    case StatementKind::kBegin:
+    case StatementKind::kCommit:
+    case StatementKind::kRollback:
+    case StatementKind::kSetTransaction:
+      return transaction_control(plan, text);
+    case StatementKind::kSavepoint:
+    case StatementKind::kRelease:
+    case StatementKind::kRollbackTo:
+      return savepoint_control(plan, text);
+    case StatementKind::kSet:
+    case StatementKind::kReset:
+      return set_variable(plan, text);
+    case StatementKind::kDeallocate:
+      return deallocate(statement);
+    case StatementKind::kDiscard:
+      return discard(statement);
+    default: {
+      Utility refused;
+      refused.error = make_error("0A000", statement.verb + " is not supported through the proxy",
+                                 "Connect to a shard directly for it.");
+      return refused;
+    }
+  }
+}
+
+SessionImpl::Utility SessionImpl::transaction_control(
+    const std::shared_ptr<const routing::Plan>& plan, std::string_view text) {
+  const Statement& statement = plan->statement;
+  if (statement.kind == StatementKind::kCommit || statement.kind == StatementKind::kRollback) {
+    return end_transaction(plan);
+  }
+  // On a server already: in its transaction, or in the implicit one of this batch.
+  if ((txn_.open() && txn_.bound()) || (!txn_.open() && link_ && link_->executed)) {
+    return to_server(plan);
+  }
+  Utility result;
+  if (statement.kind == StatementKind::kBegin) {
+    if (txn_.open()) {
+      result.reply =
+          complete_with_warning("BEGIN", "25001", "there is already a transaction in progress");
+      return result;
+    }
+    txn_.begin(statement, text_of(statement, text), settings_);
+    result.reply = complete(statement.verb.starts_with("START") ? "START TRANSACTION" : "BEGIN");
+    return result;
+  }
+  if (statement.name == "characteristics") {
+    result.error =
+        make_error("0A000", "SET SESSION CHARACTERISTICS is not supported through the proxy",
+                   "Use SET default_transaction_isolation, default_transaction_read_only or "
+                   "default_transaction_deferrable.");
+    return result;
+  }
+  if (!txn_.open()) {
+    result.reply = complete_with_warning("SET", "25P01",
+                                         "SET TRANSACTION can only be used in transaction blocks");
+    return result;
+  }
+  txn_.add_to_preamble(text_of(statement, text));
+  txn_.set_characteristics(statement);
+  result.reply = complete("SET");
+  return result;
+}
+
+SessionImpl::Utility SessionImpl::end_transaction(
+    const std::shared_ptr<const routing::Plan>& plan) {
+  const Statement& statement = plan->statement;
+  Utility result;
+  const bool commit = statement.kind == StatementKind::kCommit;
+  if (txn_.open() && txn_.bound()) {
+    return to_server(plan);
+  }
+  if (!txn_.open()) {
+    if (link_ && link_->executed) {
+      return to_server(plan);  // ends the implicit transaction of this batch
+    }
+    if (statement.and_chain) {
+      result.error = make_error("25P01", std::string(commit ? "COMMIT" : "ROLLBACK") +
+                                             " AND CHAIN can only be used in transaction blocks");
+      return result;
+    }
+    result.reply = complete_with_warning(commit ? "COMMIT" : "ROLLBACK", "25P01", kNoTransaction);
+    return result;
+  }
+  const bool committed = commit && !txn_.failed();
+  const Transaction before = txn_;
+  settings_ = txn_.end(committed, settings_);
+  if (statement.and_chain) {
+    txn_ = before;
+    txn_.chain(settings_);
+  }
+  settings_changed();
+  portals_.clear();
+  result.reply = complete(committed ? "COMMIT" : "ROLLBACK");
+  return result;
+}
+
+SessionImpl::Utility SessionImpl::savepoint_control(
+    const std::shared_ptr<const routing::Plan>& plan, std::string_view text) {
+  const Statement& statement = plan->statement;
+  if (txn_.open() && txn_.bound()) {
+    return to_server(plan);
+  }
+  Utility result;
+  const bool savepoint = statement.kind == StatementKind::kSavepoint;
+  const bool release = statement.kind == StatementKind::kRelease;
+  if (!txn_.open()) {
+    result.error = make_error("25P01", std::string(savepoint ? "SAVEPOINT"
+                                                   : release ? "RELEASE SAVEPOINT"
+                                                             : "ROLLBACK TO SAVEPOINT") +
+                                           " can only be used in transaction blocks");
+    return result;
+  }
+  if (savepoint) {
+    txn_.savepoint(statement.name, settings_);
+    txn_.add_to_preamble(text_of(statement, text));
+    result.reply = complete("SAVEPOINT");
+    return result;
+  }
+  const bool found =
+      release ? txn_.release(statement.name) : txn_.rollback_to(statement.name, settings_);
+  if (!found) {
+    result.error = make_error("3B001", "savepoint \"" + statement.name + "\" does not exist");
+    return result;
+  }
+  if (release) {
+    txn_.add_to_preamble(text_of(statement, text));
+  } else {
+    settings_changed();
+  }
+  result.reply = complete(release ? "RELEASE" : "ROLLBACK");
+  return result;
+}
+
+// --- SET --------------------------------------------------------------------------------------
+
+SessionImpl::Utility SessionImpl::set_variable(const std::shared_ptr<const routing::Plan>& plan,
+                                               std::string_view text) {
+  const Statement& statement = plan->statement;
+  Utility result;
+  const bool reset = statement.kind == StatementKind::kReset || statement.value_default;
+  const std::string_view tag = statement.kind == StatementKind::kReset ? "RESET" : "SET";
+  if (statement.name.starts_with("collegedb.")) {
+    result.error =
+        make_error("0A000", "routing hints (" + statement.name + ") are not supported yet",
+                   "Restrict the statement to one key instead.");
+    return result;
+  }
+  if (statement.name == "session_authorization") {
+    result.error =
+        make_error("0A000", "SET SESSION AUTHORIZATION is not supported through the proxy",
+                   "Connect as that user, or use SET ROLE.");
+    return result;
+  }
+  if (reset && txn_.open() && base_ &&
+      (statement.name == "all" || base_->contains(statement.name))) {
+    // A server connection's own default is not the value this client started with.
+    result.error = make_error("0A000",
+                              std::string(tag) + " " + statement.name +
+                                  " cannot restore a start-up option inside a transaction block",
+                              "Set the value itself, or reset it outside the transaction.");
+    return result;
+  }
+  if (txn_.open() && !txn_.bound()) {
+    txn_.add_to_preamble(text_of(statement, text));
+    apply_set(statement);
+    result.reply = complete(tag);
+    return result;
+  }
+  if (!txn_.open() && statement.local) {
+    result.reply =
+        complete_with_warning("SET", "25P01", "SET LOCAL can only be used in transaction blocks");
+    return result;
+  }
+  if (reset && !(txn_.open() && txn_.bound())) {
+    apply_set(statement);  // back to the start-up value: nothing a server could refuse
+    result.reply = complete(tag);
+    return result;
+  }
+  return to_server(plan);
+}
+
+// Remembers what a SET or RESET that succeeded means for the server connections to come.
+void SessionImpl::apply_set(const Statement& statement) {
+  std::string name = statement.name;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (statement.kind == StatementKind::kReset && name == "all") {
+    // role and session_authorization are not part of RESET ALL.
+    auto kept = base_ ? std::make_shared<Settings>(*base_) : std::make_shared<Settings>();
+    if (settings_.session && settings_.session->contains("role")) {
+      (*kept)["role"] = settings_.session->at("role");
+    }
+    settings_.session = kept->empty() ? nullptr : SettingsPtr(kept);
+    settings_changed();
+    return;
+  }
+  SettingsPtr& layer = statement.local ? settings_.local : settings_.session;
+  auto next = layer ? std::make_shared<Settings>(*layer) : std::make_shared<Settings>();
+  const bool to_default = statement.kind == StatementKind::kReset || statement.value_default;
+  if (!to_default) {
+    (*next)[name] = statement.value;
+  } else if (base_ && base_->contains(name)) {
+    (*next)[name] = base_->at(name);
+  } else {
+    next->erase(name);
+  }
+  layer = next->empty() ? nullptr : SettingsPtr(next);
+  if (!statement.local && settings_.local && settings_.local->contains(name)) {
+    auto local = std::make_shared<Settings>(*settings_.local);
+    local->erase(name);
+    settings_.local = std::move(local);
+  }
+  settings_changed();
+}
+
+// --- DEALLOCATE and DISCARD -------------------------------------------------------------------
+
+SessionImpl::Utility SessionImpl::deallocate(const Statement& statement) {
+  Utility result;
+  if (statement.name.empty()) {
+    boost::unordered::erase_if(statements_, [](const auto& entry) { return !entry.first.empty(); });
+    result.reply = complete("DEALLOCATE ALL");
+    return result;
+  }
+  if (statements_.erase(statement.name) == 0) {
+    result.error =
+        make_error("26000", "prepared statement \"" + statement.name + "\" does not exist");
+    return result;
+  }
+  result.reply = complete("DEALLOCATE");
+  return result;
+}
+
+SessionImpl::Utility SessionImpl::discard(const Statement& statement) {
+  Utility result;
+  if (statement.name == "all") {
+    if (txn_.open()) {
+      result.error = make_error("25001", "DISCARD ALL cannot run inside a transaction block");
+      return result;
+    }
+    statements_.clear();
+    portals_.clear();
+    settings_ = SettingsState{base_, nullptr};
+    settings_changed();
+  }
+  std::string tag = "DISCARD " + statement.name;
+  std::transform(tag.begin(), tag.end(), tag.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  result.reply = complete(tag);
+  return result;
+}
+
+}  // namespace collegedb::session
