@@ -58,7 +58,8 @@ void Analyzer::insert_source(const ::InsertStmt& stmt) {
     return;
   }
   const auto& source = *as<::SelectStmt>(stmt.selectStmt);
-  if (!is_plain_values(source)) {
+  const auto expands = [](const ::ListCell& cell) { return has_star(as<::List>(cell.ptr_value)); };
+  if (!is_plain_values(source) || std::ranges::any_of(cells(source.valuesLists), expands)) {
     out_.insert_select = true;
     return;
   }
@@ -71,7 +72,7 @@ void Analyzer::insert_source(const ::InsertStmt& stmt) {
 void Analyzer::on_conflict(const ::OnConflictClause& clause, std::string_view target_name,
                            bool top) {
   push(clause.infer);
-  assign(clause.targetList, target_name, top);
+  assign(clause.targetList, target_name, top, true);
   push(clause.whereClause);
 }
 

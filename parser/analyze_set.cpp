@@ -72,12 +72,8 @@ void Analyzer::set_value(const ::VariableSetStmt& stmt) {
   const bool quoted = std::ranges::find(kQuotedLists, out_.name) != kQuotedLists.end();
   for (const ::ListCell& cell : cells(stmt.args)) {
     const auto* node = as<::Node>(cell.ptr_value);
-    if (is(node, T_ParamRef)) {
-      // libpg_query's grammar takes a parameter here, PostgreSQL's does not.
-      const int location = as<::ParamRef>(node)->location;
-      const std::string number = std::to_string(as<::ParamRef>(node)->number);
-      return fail("42601", "syntax error at or near \"$" + number + "\"", location);
-    }
+    // libpg_query's grammar takes a parameter here, PostgreSQL's does not.
+    if (is(node, T_ParamRef)) return refuse_param(*as<::ParamRef>(node));
     if (&cell != cells(stmt.args).data()) out_.value += ", ";
     if (is(node, T_TypeCast)) {
       set_interval(*as<::TypeCast>(node));

@@ -21,7 +21,8 @@ const ::Node* assigned(const ::ResTarget& target) {
   const auto& multi = *as<::MultiAssignRef>(target.val);
   if (!is(multi.source, T_RowExpr)) return nullptr;
   const ::List* values = as<::RowExpr>(multi.source)->args;
-  if (multi.colno < 1 || size_of(values) != static_cast<std::size_t>(multi.ncolumns)) {
+  if (multi.colno < 1 || size_of(values) != static_cast<std::size_t>(multi.ncolumns) ||
+      has_star(values)) {
     return nullptr;
   }
   return at(values, static_cast<std::size_t>(multi.colno) - 1);
@@ -29,7 +30,8 @@ const ::Node* assigned(const ::ResTarget& target) {
 
 }  // namespace
 
-void Analyzer::assign(const ::List* targets, std::string_view target_name, bool record) {
+void Analyzer::assign(const ::List* targets, std::string_view target_name, bool record,
+                      bool on_conflict) {
   for (const ::ListCell& cell : cells(targets)) {
     const auto& target = *as<::ResTarget>(cell.ptr_value);
     push(&target);
@@ -40,6 +42,8 @@ void Analyzer::assign(const ::List* targets, std::string_view target_name, bool 
     if (value != nullptr && target.indirection == nullptr) {
       assignment.value = to_value(value);
       assignment.same_column = is_same_column(value, assignment.column, target_name);
+      assignment.excluded_column = on_conflict && !assignment.same_column &&
+                                   is_same_column(value, assignment.column, "excluded");
     }
     out_.assignments.push_back(std::move(assignment));
   }
@@ -120,7 +124,8 @@ void Analyzer::merge_inserts(const ::MergeStmt& stmt) {
     for (const ::ListCell& value : cells(clause.values)) {
       row.push_back(to_value(as<::Node>(value.ptr_value)));
     }
-    if (row.empty() || partial || (!first && columns != out_.insert_columns)) {
+    if (row.empty() || partial || has_star(clause.values) ||
+        (!first && columns != out_.insert_columns)) {
       out_.insert_rows.clear();
       out_.insert_columns.clear();
       out_.insert_select = true;

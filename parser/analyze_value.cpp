@@ -214,7 +214,7 @@ std::string option_text(const ::Node* node) {
 
 bool option_on(const ::DefElem& option) {
   if (option.arg == nullptr) return true;
-  const std::string text = option_text(option.arg);
+  const std::string text = to_lower(option_text(option.arg));
   return text == "1" || text == "true" || text == "on";
 }
 
@@ -224,6 +224,17 @@ QualifiedName to_name(const ::List* names) {
   if (size > 0) result.name = string_of(at(names, size - 1));
   if (size > 1) result.schema = string_of(at(names, size - 2));
   return result;
+}
+
+bool has_star(const ::List* row) {
+  return std::ranges::any_of(cells(row), [](const ::ListCell& cell) {
+    const ::List* parts = nullptr;
+    if (is(cell.ptr_value, T_ColumnRef)) parts = as<::ColumnRef>(cell.ptr_value)->fields;
+    if (is(cell.ptr_value, T_A_Indirection)) {
+      parts = as<::A_Indirection>(cell.ptr_value)->indirection;
+    }
+    return parts != nullptr && is(at(parts, size_of(parts) - 1), T_A_Star);
+  });
 }
 
 bool is_equals(const ::List* operator_name) {

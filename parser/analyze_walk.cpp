@@ -45,8 +45,7 @@ bool Analyzer::visit_expression(const ::Node* node) {
       push_list(as<::BoolExpr>(node)->args);
       return true;
     case T_TypeCast:
-      push(as<::TypeCast>(node)->arg);
-      push(as<::TypeCast>(node)->typeName);
+      visit_cast(*as<::TypeCast>(node));
       return true;
     case T_TypeName:
       push_list(as<::TypeName>(node)->typmods);
@@ -243,7 +242,27 @@ void Analyzer::visit_param(const ::ParamRef& param) {
     const std::string_view text = sql_.substr(std::min(start, sql_.size()), end - start);
     return fail("42P02", "there is no parameter " + std::string(text), param.location);
   }
-  out_.max_param = std::max(out_.max_param, static_cast<std::uint16_t>(number));
+  const auto param_number = static_cast<std::uint16_t>(number);
+  out_.max_param = std::max(out_.max_param, param_number);
+  if (param_uses_.size() <= param_number) param_uses_.resize(param_number + std::size_t{1});
+  std::uint8_t& uses = param_uses_[param_number];
+  if (uses == 1) out_.repeated_params.push_back(param_number);
+  if (uses < 2) ++uses;
+}
+
+// `type $1` is libpg_query's own; PostgreSQL takes only a literal there. Such a cast alone has no
+// location.
+void Analyzer::visit_cast(const ::TypeCast& cast) {
+  if (cast.location < 0 && is(cast.arg, T_ParamRef)) {
+    return refuse_param(*as<::ParamRef>(cast.arg));
+  }
+  push(cast.arg);
+  push(cast.typeName);
+}
+
+void Analyzer::refuse_param(const ::ParamRef& param) {
+  fail("42601", "syntax error at or near \"$" + std::to_string(param.number) + "\"",
+       param.location);
 }
 
 void Analyzer::visit_sublink(const ::SubLink& link) {

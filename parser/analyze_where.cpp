@@ -83,6 +83,7 @@ void Analyzer::equality(const ::Node* left, const ::Node* right, bool distinct,
 void Analyzer::row_equality(const ::RowExpr& left, const ::RowExpr& right, bool distinct,
                             const LevelScope& scope, const ConditionPlace& place) {
   if (size_of(left.args) != size_of(right.args)) return;
+  if (has_star(left.args) || has_star(right.args)) return;
   for (std::size_t i = 0; i < size_of(left.args); ++i) {
     const ::Node* a = at(left.args, i);
     const ::Node* b = at(right.args, i);
@@ -160,8 +161,11 @@ std::optional<ColumnRef> Analyzer::column(const ::Node* node, const LevelScope& 
   result.level = scope.level;
   result.column = string_of(at(fields, size - 1));
   if (size == 1) {
+    // A join condition sees only its own sides: a name may mean a column there, or one of an outer
+    // query, while a table beside the join has a column of that name too.
+    if (place.visible.begin != 0 || place.visible.end != scope.items.size()) return std::nullopt;
     for (std::size_t i = place.visible.begin; i < place.visible.end; ++i) {
-      if (scope.items[i].renamed) return std::nullopt;
+      if (scope.items[i].table >= 0 && scope.items[i].renamed) return std::nullopt;
     }
     return result;
   }

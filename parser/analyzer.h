@@ -137,6 +137,8 @@ class Analyzer {
   // --- calls, parameters, sub-selects (analyze_walk.cpp)
   void visit_function(const ::FuncCall& call);
   void visit_param(const ::ParamRef& param);
+  void visit_cast(const ::TypeCast& cast);
+  void refuse_param(const ::ParamRef& param);
   void visit_range_function(const ::RangeFunction& function);
   void visit_sublink(const ::SubLink& link);
   void visit_table_function(const ::RangeTableFunc& function);
@@ -186,7 +188,8 @@ class Analyzer {
   void remove(const ::DeleteStmt& stmt, bool top);
   void merge(const ::MergeStmt& stmt, bool top);
   void merge_inserts(const ::MergeStmt& stmt);
-  void assign(const ::List* targets, std::string_view target_name, bool record);
+  void assign(const ::List* targets, std::string_view target_name, bool record,
+              bool on_conflict = false);
   void on_conflict(const ::OnConflictClause& clause, std::string_view target_name, bool top);
   void copy(const ::CopyStmt& stmt);
 
@@ -213,6 +216,7 @@ class Analyzer {
   int level_ = 0;
   bool outer_ = false;
   bool own_level_ = false;
+  std::vector<std::uint8_t> param_uses_;  // by $n: 0, 1, or 2 for more than once
   std::deque<CteScope> scopes_;
   std::deque<CteList> cte_lists_;
   std::optional<SqlError> error_;
@@ -228,6 +232,8 @@ class Analyzer {
 [[nodiscard]] std::optional<QualifiedName> to_type(const ::TypeName& type);
 // [catalog.][schema.]name
 [[nodiscard]] QualifiedName to_name(const ::List* names);
+// True when an item of a row is `x.*`, which stands for any number of items.
+[[nodiscard]] bool has_star(const ::List* row);
 // True for `=` and OPERATOR(pg_catalog.=).
 [[nodiscard]] bool is_equals(const ::List* operator_name);
 // True for a relation of the session's own: TEMP, or in schema pg_temp.

@@ -15,7 +15,7 @@ namespace collegedb::parser {
 // thread's parser and die with this object, which must be destroyed on the thread that made it.
 class ParseTree {
  public:
-  // REQUIRES: `sql` has no NUL byte and outlives nothing: it is copied.
+  // REQUIRES: `sql` has no NUL byte. It is copied.
   // Error: PostgreSQL's message, SQLSTATE and character position.
   [[nodiscard]] static Result<ParseTree> parse(std::string_view sql);
 

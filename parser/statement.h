@@ -53,8 +53,8 @@ struct TableRef {
 
 // A condition every row that matters must satisfy; see Conjunct::restricts.
 struct ColumnRef {
-  int table = -1;      // index into Statement::tables when qualified; -1 = unqualified
-  int level = 0;       // query level the reference stands in
+  int table = -1;  // index into Statement::tables when qualified; -1 = unqualified
+  int level = 0;   // query level the reference stands in
   std::string column;
 };
 
@@ -82,24 +82,24 @@ enum class StatementKind : std::uint8_t {
   kUpdate,
   kDelete,
   kMerge,
-  kCopyFrom,      // COPY t FROM STDIN
-  kCopyTo,        // COPY t TO STDOUT, COPY (query) TO STDOUT
-  kCopyServer,    // COPY from/to a file or program on the server
-  kBegin,         // BEGIN, START TRANSACTION
-  kCommit,        // COMMIT, END (and_chain set for AND CHAIN)
-  kRollback,      // ROLLBACK, ABORT
+  kCopyFrom,    // COPY t FROM STDIN
+  kCopyTo,      // COPY t TO STDOUT, COPY (query) TO STDOUT
+  kCopyServer,  // COPY from/to a file or program on the server
+  kBegin,       // BEGIN, START TRANSACTION
+  kCommit,      // COMMIT, END (and_chain set for AND CHAIN)
+  kRollback,    // ROLLBACK, ABORT
   kSavepoint,
   kRelease,
   kRollbackTo,
   kPrepareTransaction,
   kCommitPrepared,
   kRollbackPrepared,
-  kSet,            // SET x = ..., SET LOCAL, SET SESSION
-  kSetTransaction, // SET TRANSACTION, SET SESSION CHARACTERISTICS (name tells which)
-  kReset,          // RESET x; name "all" for RESET ALL
+  kSet,             // SET x = ..., SET LOCAL, SET SESSION
+  kSetTransaction,  // SET TRANSACTION, SET SESSION CHARACTERISTICS (name tells which)
+  kReset,           // RESET x; name "all" for RESET ALL
   kShow,
-  kDiscard,        // name: all, plans, sequences, temp
-  kPrepare,        // SQL-level PREPARE; name
+  kDiscard,  // name: all, plans, sequences, temp
+  kPrepare,  // SQL-level PREPARE; name
   kExecute,
   kDeallocate,     // name empty = ALL
   kDeclareCursor,  // cursor_hold set for WITH HOLD
@@ -108,17 +108,17 @@ enum class StatementKind : std::uint8_t {
   kListen,
   kUnlisten,
   kNotify,
-  kExplain,        // the explained statement's facts are in the same Statement; explain_analyze
+  kExplain,  // the explained statement's facts are in the same Statement; explain_analyze
   kLockTable,
   kTruncate,
-  kDdl,            // CREATE/ALTER/DROP/COMMENT/GRANT/... allowed in a transaction block
-  kDdlNoBlock,     // VACUUM, CREATE INDEX CONCURRENTLY, CREATE DATABASE, ALTER SYSTEM, REINDEX ...
-  kAnalyze,        // ANALYZE (allowed in a block)
-  kCreateTemp,     // CREATE TEMP TABLE/VIEW/SEQUENCE, SELECT INTO TEMP
-  kSelectInto,     // SELECT INTO, CREATE TABLE AS
+  kDdl,         // CREATE/ALTER/DROP/COMMENT/GRANT/... allowed in a transaction block
+  kDdlNoBlock,  // VACUUM, CREATE INDEX CONCURRENTLY, CREATE DATABASE, ALTER SYSTEM, REINDEX ...
+  kAnalyze,     // ANALYZE (allowed in a block)
+  kCreateTemp,  // CREATE TEMP TABLE/VIEW/SEQUENCE, SELECT INTO TEMP
+  kSelectInto,  // SELECT INTO, CREATE TABLE AS
   kCall,
   kDo,
-  kOther,          // parsed, but of no kind above; verb names it
+  kOther,  // parsed, but of no kind above; verb names it
 };
 
 // A function named anywhere in the statement.
@@ -136,33 +136,34 @@ struct LoneCall {
     Value value;
   };
   std::vector<Argument> arguments;
-  bool in_from = false;                   // SELECT ... FROM f(...)
-  std::vector<std::string> columns;       // selected plain columns; empty = all (or the bare call)
-  std::vector<std::string> column_labels; // output names, parallel to columns
+  bool in_from = false;                    // SELECT ... FROM f(...)
+  std::vector<std::string> columns;        // selected plain columns; empty = all (or the bare call)
+  std::vector<std::string> column_labels;  // output names, parallel to columns
 };
 
 // Shape facts of the outermost SELECT that decide how it may be scattered.
 struct SelectShape {
   bool has_order_by = false;
-  bool has_limit = false;       // LIMIT, OFFSET, FETCH FIRST
+  bool has_limit = false;  // LIMIT, OFFSET, FETCH FIRST
   bool has_group_by = false;
   bool has_having = false;
   bool has_distinct = false;
-  bool has_aggregate = false;   // a call of a built-in aggregate name anywhere in the target list
+  bool has_aggregate = false;  // a call of a built-in aggregate name anywhere in the target list
   bool has_window = false;
   bool has_set_operation = false;
-  bool has_locking = false;     // FOR UPDATE/SHARE/...
-  bool has_sublink = false;     // sub-select in an expression
+  bool has_locking = false;  // FOR UPDATE/SHARE/...
+  bool has_sublink = false;  // sub-select in an expression
   bool has_cte = false;
-  bool has_subquery = false;    // sub-select in FROM
-  bool is_count_star = false;   // exactly one target: count(*) without FILTER/DISTINCT/OVER
-  std::string count_label;      // its output name ("count" unless AS)
+  bool has_subquery = false;   // sub-select in FROM
+  bool is_count_star = false;  // exactly one target: count(*) without FILTER/DISTINCT/OVER
+  std::string count_label;     // its output name ("count" unless AS)
 };
 
 struct Assignment {  // UPDATE ... SET column = value; INSERT ... ON CONFLICT DO UPDATE SET
   std::string column;
   Value value;  // kOpaque for expressions; a plain reference to the same column sets same_column
   bool same_column = false;
+  bool excluded_column = false;  // ON CONFLICT DO UPDATE SET column = EXCLUDED.column
 };
 
 struct Statement {
@@ -173,37 +174,40 @@ struct Statement {
   std::uint32_t location = 0;
   std::uint32_t length = 0;
 
-  std::vector<TableRef> tables;        // every relation anywhere, sub-selects and CTE bodies too
-                                       // (references to a CTE by name are left out)
-  std::vector<Conjunct> conjuncts;     // of every level
-  int levels = 1;                      // number of query levels; 0 is the outermost
-  std::vector<FunctionCall> functions; // every call anywhere, built-in ones included
-  bool uses_current_value = false;     // CURRENT_TIMESTAMP, CURRENT_USER ... (SQLValueFunction)
-  std::uint16_t max_param = 0;         // highest $n used
+  std::vector<TableRef> tables;         // every relation anywhere, sub-selects and CTE bodies too
+                                        // (references to a CTE by name are left out)
+  std::vector<Conjunct> conjuncts;      // of every level
+  int levels = 1;                       // number of query levels; 0 is the outermost
+  std::vector<FunctionCall> functions;  // every call anywhere, built-in ones included
+  bool uses_current_value = false;      // CURRENT_TIMESTAMP, CURRENT_USER ... (SQLValueFunction)
+  std::uint16_t max_param = 0;          // highest $n used
+  // Each $n named more than once: the type the server gives it may come from another place than
+  // the one looked at. In the order found, without repetition.
+  std::vector<std::uint16_t> repeated_params;
 
-  SelectShape select;                  // kSelect (and the explained SELECT)
+  SelectShape select;  // kSelect (and the explained SELECT)
   std::optional<LoneCall> lone_call;
 
   // INSERT
-  std::vector<std::string> insert_columns;          // empty = no column list
-  std::vector<std::vector<Value>> insert_rows;      // VALUES rows; empty for INSERT ... SELECT
+  std::vector<std::string> insert_columns;      // empty = no column list
+  std::vector<std::vector<Value>> insert_rows;  // VALUES rows; empty for INSERT ... SELECT
   bool insert_default_values = false;
-  bool insert_select = false;                       // INSERT ... SELECT/TABLE/WITH
+  bool insert_select = false;  // INSERT ... SELECT/TABLE/WITH
   bool has_on_conflict = false;
   bool has_returning = false;
-  std::vector<Assignment> assignments;              // UPDATE SET / ON CONFLICT DO UPDATE SET
+  std::vector<Assignment> assignments;  // UPDATE SET / ON CONFLICT DO UPDATE SET
 
   // A write inside a CTE (WITH x AS (INSERT ...)): its target is in `tables` with written set.
   bool has_modifying_cte = false;
 
   // Transaction control and session statements
-  std::string name;         // savepoint, GUC, cursor, channel, prepared statement, gid, "all"
-  std::string value;        // SET: the value as set_config would take it (list items joined ", ")
-  bool value_default = false;   // SET x TO DEFAULT
-  bool local = false;           // SET LOCAL
+  std::string name;   // savepoint, GUC, cursor, channel, prepared statement, gid, "all"
+  std::string value;  // SET: the value as set_config would take it (list items joined ", ")
+  bool value_default = false;  // SET x TO DEFAULT
+  bool local = false;          // SET LOCAL
   bool and_chain = false;
-  bool read_only = false;       // BEGIN / SET TRANSACTION ... READ ONLY
-  std::string isolation;        // "", "read committed", "repeatable read", "serializable", ...
+  bool read_only = false;  // BEGIN / SET TRANSACTION ... READ ONLY
+  std::string isolation;   // "", "read committed", "repeatable read", "serializable", ...
   bool cursor_hold = false;
   bool explain_analyze = false;
   StatementKind explained = StatementKind::kOther;  // kExplain: the kind below it
