@@ -1,7 +1,9 @@
 // The parts of a Session. One file per phase of a statement's life:
 //   session.cpp     events in, the one wait out; turns begin and end
 //   query.cpp       a simple Query
-//   extended.cpp    a batch of extended messages
+//   extended.cpp    a batch of extended messages: the loop, its errors, its end
+//   prepared.cpp    Parse and Bind
+//   portal.cpp      Describe, Execute, Close
 //   execute.cpp     one statement on one server connection: lease, settings, preamble, guard, retry
 //   replies.cpp     what servers answer
 //   utility.cpp     statements the session itself answers: BEGIN, SET, SAVEPOINT, DEALLOCATE ...
