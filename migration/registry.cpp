@@ -150,7 +150,7 @@ class Change {
         " WHERE scope = $1 RETURNING exception_version)"
         " INSERT INTO collegedb.exceptions (scope, grp, key, shard, kind, version)"
         " SELECT $1, $2, u.key, u.shard, 'move', v.exception_version FROM v,"
-        " pg_catalog.unnest($3::pg_catalog.text[], $4::pg_catalog.text[]) u (key, shard)"
+        " unnest($3::pg_catalog.text[], $4::pg_catalog.text[]) u (key, shard)"
         " ON CONFLICT (scope, grp, key) DO UPDATE SET shard = excluded.shard, kind = excluded.kind,"
         " version = excluded.version, updated_at = pg_catalog.clock_timestamp()",
         {scope(), group, array_text(keys), array_text(homes)});

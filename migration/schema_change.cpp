@@ -71,13 +71,13 @@ std::vector<After> tables_after(ControlSession& session, const std::vector<Known
       " pg_catalog.format('%I.%I', n.nspname, c.relname),"
       " CASE WHEN NOT a.attisdropped THEN a.attname END,"
       " pg_catalog.format('%s %s %s', a.atttypid, a.atttypmod, a.attcollation)"
-      " FROM pg_catalog.unnest($1::pg_catalog.text[], $2::pg_catalog.text[])"
+      " FROM unnest($1::pg_catalog.text[], $2::pg_catalog.text[])"
       " WITH ORDINALITY u (oid, attnum, i)"
       " LEFT JOIN pg_catalog.pg_class c"
-      " ON c.oid = pg_catalog.nullif(u.oid, '')::pg_catalog.oid"
+      " ON c.oid = NULLIF(u.oid, '')::pg_catalog.oid"
       " LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
       " LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid"
-      " AND a.attnum = pg_catalog.nullif(u.attnum, '')::pg_catalog.int2 ORDER BY u.i",
+      " AND a.attnum = NULLIF(u.attnum, '')::pg_catalog.int2 ORDER BY u.i",
       {array_text(column_of(before, [](const KnownTable& each) { return each.oid; })),
        array_text(column_of(before, [](const KnownTable& each) { return each.key_attnum; }))});
   std::vector<After> out;
@@ -186,7 +186,7 @@ std::vector<KnownTable> tables_before(ControlSession& on_journal_shard,
   const Rows rows = on_journal_shard.run(
       "SELECT c.oid, a.attnum,"
       " pg_catalog.format('%s %s %s', a.atttypid, a.atttypmod, a.attcollation)"
-      " FROM pg_catalog.unnest($1::pg_catalog.text[], $2::pg_catalog.text[])"
+      " FROM unnest($1::pg_catalog.text[], $2::pg_catalog.text[])"
       " WITH ORDINALITY u (name, key, i)"
       " LEFT JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(u.name)"
       " AND c.relkind IN ('r', 'p')"

@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kUnfenced =
     "WITH RECURSIVE registered AS ("
     " SELECT u.i, pg_catalog.to_regclass(u.name)::pg_catalog.oid AS oid, u.grp, u.expression"
-    " FROM pg_catalog.unnest($2::pg_catalog.text[], $3::pg_catalog.text[], $4::pg_catalog.text[])"
+    " FROM unnest($2::pg_catalog.text[], $3::pg_catalog.text[], $4::pg_catalog.text[])"
     " WITH ORDINALITY u (name, grp, expression, i)"
     "), tree (i, oid, depth) AS ("
     " SELECT i, oid, 0 FROM registered WHERE oid IS NOT NULL"

@@ -232,7 +232,7 @@ void Store::beat(ControlSession& session) {
   const migration::Rows rows = session.run(
       "INSERT INTO collegedb.proxies (scope, id, address, version, shards, revision,"
       " exception_version, registry_version) VALUES ($1,"
-      " COALESCE(pg_catalog.nullif($2, '')::pg_catalog.uuid, pg_catalog.gen_random_uuid()), $3, $4,"
+      " COALESCE(NULLIF($2, '')::pg_catalog.uuid, pg_catalog.gen_random_uuid()), $3, $4,"
       " $5::pg_catalog.text[], $6::pg_catalog.int8, $7::pg_catalog.int8, $8::pg_catalog.int8)"
       " ON CONFLICT (scope, id) DO UPDATE SET heartbeat_at = pg_catalog.clock_timestamp(),"
       " revision = excluded.revision, exception_version = excluded.exception_version,"
