@@ -207,9 +207,6 @@ Result<PasswordMessage> PasswordMessage::decode(std::string_view payload) {
   Reader reader(payload);
   const PasswordMessage message{reader.cstring()};
   if (!reader.at_end()) return make_fatal("08P01", "invalid password packet size");
-  if (message.password.empty()) {
-    return make_fatal("28P01", "empty password returned by client");
-  }
   return message;
 }
 

@@ -64,7 +64,7 @@ void encode_rebound(std::string& out, std::string_view bind_payload, std::string
                     std::string_view statement);
 
 struct PasswordMessage {      // 'p'
-  std::string_view password;  // never empty after decode (28P01)
+  std::string_view password;  // may be empty, which PostgreSQL refuses (28P01)
   static Result<PasswordMessage> decode(std::string_view payload);
   void encode(std::string& out) const;
 };
