@@ -107,8 +107,8 @@ LoginStep Login::on_startup_message(wire::StartupMessage message) {
     identity_.parameters.emplace_back(std::move(name), std::move(value));
   }
   if (channel_.refused) return refuse("53300", "sorry, too many clients already");
-  const Config::TlsMode tls = policy_.tls_mode();
-  const bool required = tls == Config::TlsMode::kRequire || tls == Config::TlsMode::kVerifyFull;
+  const TlsMode tls = policy_.tls_mode();
+  const bool required = tls == TlsMode::kRequire || tls == TlsMode::kVerifyFull;
   if (required && !over_tls_ && !channel_.local) {
     return refuse("28000", "connection requires TLS: set sslmode=require or higher");
   }
@@ -119,18 +119,18 @@ LoginStep Login::on_startup_message(wire::StartupMessage message) {
 LoginStep Login::request_authentication() {
   LoginPolicy::Secret* secret = policy_.find(identity_.user);
   switch (policy_.method()) {
-    case Config::AuthMethod::kTrust:
+    case AuthMethod::kTrust:
       return check_database();
-    case Config::AuthMethod::kCert:
+    case AuthMethod::kCert:
       return check_certificate();
-    case Config::AuthMethod::kPassword:
+    case AuthMethod::kPassword:
       wire::Authentication{.kind = wire::AuthenticationKind::kCleartextPassword,
                            .data = {},
                            .mechanisms = {}}
           .encode(out_);
       phase_ = Phase::kPassword;
       return LoginStep::kNeedMore;
-    case Config::AuthMethod::kMd5:
+    case AuthMethod::kMd5:
       // A stored SCRAM verifier cannot answer md5; PostgreSQL's md5 method uses SCRAM then.
       if (secret != nullptr && secret->kind == LoginPolicy::Secret::Kind::kScram) {
         return start_scram();
@@ -141,7 +141,7 @@ LoginStep Login::request_authentication() {
           .encode(out_);
       phase_ = Phase::kMd5;
       return LoginStep::kNeedMore;
-    case Config::AuthMethod::kScram:
+    case AuthMethod::kScram:
       return start_scram();
   }
   return refuse_password();

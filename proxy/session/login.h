@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "proxy/config.h"
+#include "proxy/login_config.h"
 #include "proxy/session/session.h"
 #include "proxy/wire/scram.h"
 #include "proxy/wire/startup.h"
@@ -30,7 +30,7 @@ class LoginPolicy {
  public:
   // `secret`: random, the same in every worker of the process, so that mock exchanges and salts
   // do not tell known users from unknown ones.
-  LoginPolicy(const Config& config, std::string secret);
+  LoginPolicy(const LoginConfig& config, std::string secret);
 
   struct Secret {
     enum class Kind : std::uint8_t { kPlain, kMd5, kScram };
@@ -40,8 +40,8 @@ class LoginPolicy {
     std::optional<wire::ScramVerifier> verifier;  // of kScram, or derived from kPlain
   };
 
-  [[nodiscard]] Config::AuthMethod method() const { return method_; }
-  [[nodiscard]] Config::TlsMode tls_mode() const { return tls_mode_; }
+  [[nodiscard]] AuthMethod method() const { return method_; }
+  [[nodiscard]] TlsMode tls_mode() const { return tls_mode_; }
   [[nodiscard]] bool knows_database(std::string_view name) const;
   [[nodiscard]] bool is_admin(std::string_view user) const;
   // nullptr: no such user.
@@ -54,8 +54,8 @@ class LoginPolicy {
   [[nodiscard]] Verifier verifier_for(std::string_view user);
 
  private:
-  Config::AuthMethod method_;
-  Config::TlsMode tls_mode_;
+  AuthMethod method_;
+  TlsMode tls_mode_;
   std::string secret_;
   boost::unordered_flat_set<std::string> databases_;
   boost::unordered_flat_set<std::string> admins_;

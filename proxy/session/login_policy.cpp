@@ -5,7 +5,7 @@
 namespace collegedb::session {
 namespace {
 
-LoginPolicy::Secret make_secret(const Config::User& user) {
+LoginPolicy::Secret make_secret(const User& user) {
   LoginPolicy::Secret secret;
   secret.text = user.secret;
   secret.admin = user.admin;
@@ -20,12 +20,11 @@ LoginPolicy::Secret make_secret(const Config::User& user) {
 
 }  // namespace
 
-LoginPolicy::LoginPolicy(const Config& config, std::string secret)
-    : method_(config.auth.method), tls_mode_(config.tls.mode), secret_(std::move(secret)) {
-  databases_.insert(config.proxy.database);
-  databases_.insert(config.proxy.aliases.begin(), config.proxy.aliases.end());
-  admins_.insert(config.auth.admin_users.begin(), config.auth.admin_users.end());
-  for (const Config::User& user : config.users) users_.insert_or_assign(user.name, make_secret(user));
+LoginPolicy::LoginPolicy(const LoginConfig& config, std::string secret)
+    : method_(config.method), tls_mode_(config.tls_mode), secret_(std::move(secret)) {
+  databases_.insert(config.databases.begin(), config.databases.end());
+  admins_.insert(config.admin_users.begin(), config.admin_users.end());
+  for (const User& user : config.users) users_.insert_or_assign(user.name, make_secret(user));
 }
 
 bool LoginPolicy::knows_database(std::string_view name) const {
@@ -46,15 +45,15 @@ LoginPolicy::Secret* LoginPolicy::find(std::string_view user) {
 
 LoginPolicy::Verifier LoginPolicy::verifier_for(std::string_view user) {
   Secret* secret = find(user);
-  const bool empty = secret != nullptr && secret->kind == Secret::Kind::kPlain && secret->text.empty();
+  const bool empty =
+      secret != nullptr && secret->kind == Secret::Kind::kPlain && secret->text.empty();
   if (secret == nullptr || secret->kind == Secret::Kind::kMd5 || empty) {
     return {wire::mock_verifier(user, secret_), true};
   }
   if (!secret->verifier) {
     // The mock's salt and iterations, so that a known user looks like an unknown one.
     const wire::ScramVerifier mock = wire::mock_verifier(user, secret_);
-    secret->verifier =
-        wire::ScramVerifier::from_password(secret->text, mock.salt, mock.iterations);
+    secret->verifier = wire::ScramVerifier::from_password(secret->text, mock.salt, mock.iterations);
   }
   return {*secret->verifier, false};
 }

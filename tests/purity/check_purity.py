@@ -23,7 +23,8 @@ PURE = {
     "collegedb_session": ["proxy/session/*"],
     "collegedb_machine": ["migration/machine*"],
 }
-NOT_PURE = {"routing/store.h", "routing/store.cpp"}
+NOT_PURE = {f"routing/{stem}.{suffix}" for stem in ("store", "snapshot_reader")
+            for suffix in ("h", "cpp")}
 
 FORBIDDEN_HEADERS = re.compile(
     r"^(boost/asio|boost/beast|boost/thread|boost/chrono|openssl/ssl|libpq-fe\.h|libpq/|pqxx|"
