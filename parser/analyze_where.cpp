@@ -97,9 +97,11 @@ void Analyzer::in_list(const ::A_Expr& expr, const LevelScope& scope, const Cond
   const ::List* subjects = is(expr.lexpr, T_RowExpr) ? as<::RowExpr>(expr.lexpr)->args : nullptr;
   const std::size_t width = subjects != nullptr ? size_of(subjects) : 1;
   const auto same_shape = [&](const ::ListCell& cell) {
-    return subjects == nullptr ||
-           (is(cell.ptr_value, T_RowExpr) && size_of(as<::RowExpr>(cell.ptr_value)->args) == width);
+    return subjects == nullptr || (is(cell.ptr_value, T_RowExpr) &&
+                                   size_of(as<::RowExpr>(cell.ptr_value)->args) == width &&
+                                   !has_star(as<::RowExpr>(cell.ptr_value)->args));
   };
+  if (has_star(subjects)) return;
   if (!std::ranges::all_of(items, same_shape)) return;
 
   for (std::size_t i = 0; i < width; ++i) {
@@ -140,11 +142,7 @@ void Analyzer::any_array(const ::A_Expr& expr, const LevelScope& scope,
 
 void Analyzer::add_conjunct(Conjunct conjunct, const LevelScope& scope,
                             const ConditionPlace& place) {
-  // An unqualified name means a column of some visible item, so it can say nothing about others.
-  const bool unqualified = conjunct.column.table < 0 ||
-                           (conjunct.kind == Conjunct::Kind::kColumns && conjunct.other.table < 0);
   for (std::size_t i = place.restricted.begin; i < place.restricted.end; ++i) {
-    if (unqualified && !place.visible.contains(i)) continue;
     if (scope.items[i].table >= 0) conjunct.restricts.push_back(scope.items[i].table);
   }
   if (!conjunct.restricts.empty()) out_.conjuncts.push_back(std::move(conjunct));

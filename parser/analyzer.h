@@ -50,9 +50,6 @@ struct RangeItem {
 struct ItemRange {
   std::size_t begin = 0;
   std::size_t end = 0;
-  [[nodiscard]] bool contains(std::size_t item) const noexcept {
-    return item >= begin && item < end;
-  }
 };
 
 // One query level while its FROM and WHERE are being read.
