@@ -114,24 +114,42 @@ def demo(tmp_path_factory):
     assert not folder.exists(), "Ctrl-C leaves files behind"
 
 
+def readme():
+    with open(os.path.join(REPOSITORY, "README.md"), encoding="utf-8") as text:
+        return text.read()
+
+
 def tour():
-    """The README's ```sql blocks, in order."""
-    with open(os.path.join(REPOSITORY, "README.md"), encoding="utf-8") as readme:
-        return re.findall(r"```sql\n(.*?)```", readme.read(), re.S)
+    """The lines of the README's ```sql block."""
+    blocks = re.findall(r"```sql\n(.*?)```", readme(), re.S)
+    assert len(blocks) == 1
+    return blocks[0].splitlines()
 
 
 @pytest.mark.deadline(150)
 def test_the_readme_tour_word_for_word(demo):
-    blocks = tour()
-    assert blocks, "the README has no tour"
-    for block in blocks:
-        statements = re.sub(r"^\w*[=#]> ?", "", block, flags=re.M)
-        done = subprocess.run(["psql", "-X", "-v", "ON_ERROR_STOP=1", demo.dsn()], input=statements, text=True,
-                              capture_output=True, check=False, timeout=60)
-        assert done.returncode == 0 and "ERROR" not in done.stderr, f"{block}\n{done.stdout}\n{done.stderr}"
+    """Every line works; the last one is refused with a hint, as the README says."""
+    lines = tour()
+    assert len(lines) == 10
+    outputs = []
+    for number, line in enumerate(lines, 1):
+        done = subprocess.run(["psql", "-X", demo.dsn()], input=line + "\n", text=True, capture_output=True, check=False,
+                              timeout=60)
+        refused = "ERROR" in done.stderr
+        assert refused == (number == len(lines)), f"{line}\n{done.stdout}\n{done.stderr}"
+        assert done.stdout.strip() or refused, line
+        outputs.append(done.stdout)
+    assert "KEY_REQUIRED" in done.stderr and "HINT:" in done.stderr, done.stderr
+    moved = [n for n, line in enumerate(lines) if "collegedb_reassign" in line][0]
+    assert "db-west" in outputs[moved + 1], "collegedb_locate after the move"
+    # All of it again in one session, as somebody types it.
+    whole = subprocess.run(["psql", "-X", demo.dsn()], text=True, capture_output=True, check=False, timeout=60,
+                           input="\n".join(line for line in lines if "INSERT" not in line))
+    assert whole.stderr.count("ERROR") == 1, whole.stderr
 
 
 def test_the_demo_prints_a_dsn_and_a_move(demo):
     output = demo.output.decode()
     assert "ready" in output and "psql" in output and "collegedb_reassign" in output
-    assert str(demo.port) in demo.dsn()
+    shown = re.search(r"psql (postgresql://\S+)", readme()).group(1)
+    assert demo.dsn() == shown.replace(":6432/", f":{demo.port}/")
