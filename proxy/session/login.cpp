@@ -84,7 +84,8 @@ LoginStep Login::on_gss_request(bool more_bytes) {
   if (gss_done_ || over_tls_) return refuse("0A000", "unsupported frontend protocol 1234.5680");
   gss_done_ = true;
   out_.push_back('N');
-  if (more_bytes) return refuse("08P01", "received unencrypted data after GSSAPI encryption request");
+  if (more_bytes)
+    return refuse("08P01", "received unencrypted data after GSSAPI encryption request");
   return LoginStep::kNeedMore;
 }
 
@@ -124,9 +125,8 @@ LoginStep Login::request_authentication() {
     case AuthMethod::kCert:
       return check_certificate();
     case AuthMethod::kPassword:
-      wire::Authentication{.kind = wire::AuthenticationKind::kCleartextPassword,
-                           .data = {},
-                           .mechanisms = {}}
+      wire::Authentication{
+          .kind = wire::AuthenticationKind::kCleartextPassword, .data = {}, .mechanisms = {}}
           .encode(out_);
       phase_ = Phase::kPassword;
       return LoginStep::kNeedMore;
@@ -135,9 +135,8 @@ LoginStep Login::request_authentication() {
       if (secret != nullptr && secret->kind == LoginPolicy::Secret::Kind::kScram) {
         return start_scram();
       }
-      wire::Authentication{.kind = wire::AuthenticationKind::kMd5Password,
-                           .data = channel_.salt,
-                           .mechanisms = {}}
+      wire::Authentication{
+          .kind = wire::AuthenticationKind::kMd5Password, .data = channel_.salt, .mechanisms = {}}
           .encode(out_);
       phase_ = Phase::kMd5;
       return LoginStep::kNeedMore;
@@ -184,8 +183,10 @@ Login::Progress Login::on_password_message(std::string_view bytes) {
   LoginStep step = LoginStep::kClose;
   if (phase_ == Phase::kPassword) step = on_cleartext(payload);
   if (phase_ == Phase::kMd5) step = on_md5(payload);
-  if (phase_ == Phase::kScramFinal) step = on_scram_final(payload);
-  else if (phase_ == Phase::kScramFirst) step = on_scram_first(payload);
+  if (phase_ == Phase::kScramFinal)
+    step = on_scram_final(payload);
+  else if (phase_ == Phase::kScramFirst)
+    step = on_scram_first(payload);
   return {step, size};
 }
 
@@ -201,8 +202,8 @@ LoginStep Login::on_cleartext(std::string_view payload) {
     const std::string hash = wire::md5_password_hash(password, identity_.user);
     return wire::equal_constant_time(hash, secret->text) ? check_database() : refuse_password();
   }
-  const auto given = wire::ScramVerifier::from_password(password, expected.value.salt,
-                                                        expected.value.iterations);
+  const auto given =
+      wire::ScramVerifier::from_password(password, expected.value.salt, expected.value.iterations);
   const bool equal = wire::equal_constant_time(given.stored_key, expected.value.stored_key);
   return equal && !expected.mock ? check_database() : refuse_password();
 }

@@ -87,8 +87,8 @@ class Login {
   // After kStartTls. `plaintext_left`: bytes came after SSLRequest before the handshake; the
   // answer is an error inside TLS. `common_name`: of a verified client certificate.
   LoginStep on_tls_started(bool plaintext_left, std::optional<std::string> common_name);
-  // After kAuthenticated: AuthenticationOk, the ParameterStatus set (`reported` with the client's own
-  // values over it), BackendKeyData and ReadyForQuery.
+  // After kAuthenticated: AuthenticationOk, the ParameterStatus set (`reported` with the client's
+  // own values over it), BackendKeyData and ReadyForQuery.
   void complete(const ReportedParameters& reported, std::int32_t pid, std::string_view secret);
   // Ends the login with a FATAL error at any point.
   void fail(SqlError error);

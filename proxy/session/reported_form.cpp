@@ -8,7 +8,9 @@
 namespace collegedb::session {
 namespace {
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
 
 std::string lower_case(std::string_view text) {
   std::string result(text);
@@ -31,16 +33,16 @@ struct Encoding {
   std::string_view name;
 };
 constexpr std::array<Encoding, 30> kEncodings = {{
-    {"utf8", "UTF8"},          {"unicode", "UTF8"},       {"sqlascii", "SQL_ASCII"},
-    {"latin1", "LATIN1"},      {"iso88591", "LATIN1"},    {"latin2", "LATIN2"},
-    {"iso88592", "LATIN2"},    {"latin3", "LATIN3"},      {"latin4", "LATIN4"},
-    {"latin5", "LATIN5"},      {"iso88599", "LATIN5"},    {"latin9", "LATIN9"},
-    {"iso885915", "LATIN9"},   {"latin10", "LATIN10"},    {"win1250", "WIN1250"},
-    {"windows1250", "WIN1250"}, {"win1251", "WIN1251"},   {"windows1251", "WIN1251"},
-    {"win", "WIN1251"},        {"win1252", "WIN1252"},    {"windows1252", "WIN1252"},
-    {"win1254", "WIN1254"},    {"koi8r", "KOI8R"},        {"koi8u", "KOI8U"},
-    {"eucjp", "EUC_JP"},       {"euckr", "EUC_KR"},       {"euccn", "EUC_CN"},
-    {"sjis", "SJIS"},          {"big5", "BIG5"},          {"gbk", "GBK"},
+    {"utf8", "UTF8"},           {"unicode", "UTF8"},    {"sqlascii", "SQL_ASCII"},
+    {"latin1", "LATIN1"},       {"iso88591", "LATIN1"}, {"latin2", "LATIN2"},
+    {"iso88592", "LATIN2"},     {"latin3", "LATIN3"},   {"latin4", "LATIN4"},
+    {"latin5", "LATIN5"},       {"iso88599", "LATIN5"}, {"latin9", "LATIN9"},
+    {"iso885915", "LATIN9"},    {"latin10", "LATIN10"}, {"win1250", "WIN1250"},
+    {"windows1250", "WIN1250"}, {"win1251", "WIN1251"}, {"windows1251", "WIN1251"},
+    {"win", "WIN1251"},         {"win1252", "WIN1252"}, {"windows1252", "WIN1252"},
+    {"win1254", "WIN1254"},     {"koi8r", "KOI8R"},     {"koi8u", "KOI8U"},
+    {"eucjp", "EUC_JP"},        {"euckr", "EUC_KR"},    {"euccn", "EUC_CN"},
+    {"sjis", "SJIS"},           {"big5", "BIG5"},       {"gbk", "GBK"},
 }};
 
 std::string encoding_name(std::string_view asked) {
@@ -58,13 +60,20 @@ std::string date_style(std::string_view asked, std::string_view server_value) {
   while (at < asked.size()) {
     const std::size_t end = std::min(asked.find_first_of(", ", at), asked.size());
     const std::string word = lower_case(asked.substr(at, end - at));
-    if (word == "iso") style = "ISO";
-    else if (word == "sql") style = "SQL";
-    else if (word.starts_with("postgres")) style = "Postgres";
-    else if (word == "german") style = "German", order = "DMY";
-    else if (word == "ymd") order = "YMD";
-    else if (word == "dmy" || word.starts_with("euro")) order = "DMY";
-    else if (word == "mdy" || word == "us" || word.starts_with("noneuro")) order = "MDY";
+    if (word == "iso")
+      style = "ISO";
+    else if (word == "sql")
+      style = "SQL";
+    else if (word.starts_with("postgres"))
+      style = "Postgres";
+    else if (word == "german")
+      style = "German", order = "DMY";
+    else if (word == "ymd")
+      order = "YMD";
+    else if (word == "dmy" || word.starts_with("euro"))
+      order = "DMY";
+    else if (word == "mdy" || word == "us" || word.starts_with("noneuro"))
+      order = "MDY";
     at = end + 1;
   }
   return style + ", " + order;
