@@ -193,6 +193,7 @@ Route route(const Plan& plan, std::span<const Parameter> parameters, const Snaps
   if (plan.kind == PlanKind::kAdmin) return of_kind(RouteKind::kAdmin);
   if (plan.kind == PlanKind::kSession) return of_kind(RouteKind::kSession);
   if (snapshot.shards.size() == 1) return route_single_shard(plan, parameters);
+  if (plan.refused_by_placement) return refuse(plan.error);
   switch (plan.kind) {
     case PlanKind::kKeyed:
       return route_keyed(plan, parameters, snapshot);

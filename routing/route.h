@@ -44,7 +44,9 @@ struct Plan {
   parser::Statement statement;
   PlanKind kind = PlanKind::kRefuse;
   SqlError error;  // kRefuse
-  // kRefuse only because rows may live on several shards: where there is one, it goes there.
+  // Cannot be routed soundly over several shards, for the reason in `error`: kRefuse where there
+  // are several, kJournal when planned for a cluster of one. route() refuses it if the cluster has
+  // grown since.
   bool refused_by_placement = false;
   std::int64_t registry_version = 0;
 
