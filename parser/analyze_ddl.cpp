@@ -109,6 +109,12 @@ bool has_option(const ::List* options, std::string_view name, bool when_missing 
   return on;
 }
 
+bool names_option(const ::List* options, std::string_view name) {
+  return std::ranges::any_of(cells(options), [&](const ::ListCell& cell) {
+    return view(as<::DefElem>(cell.ptr_value)->defname) == name;
+  });
+}
+
 bool detaches_concurrently(const ::AlterTableStmt& stmt) {
   return std::ranges::any_of(cells(stmt.cmds), [](const ::ListCell& cell) {
     const auto& command = *as<::AlterTableCmd>(cell.ptr_value);
@@ -146,7 +152,7 @@ bool refuses_block(const ::Node* node) {
     case T_ClusterStmt:
       return as<::ClusterStmt>(node)->relation == nullptr;
     case T_AlterDatabaseStmt:
-      return has_option(as<::AlterDatabaseStmt>(node)->options, "tablespace");
+      return names_option(as<::AlterDatabaseStmt>(node)->options, "tablespace");
     case T_AlterTableStmt:
       return detaches_concurrently(*as<::AlterTableStmt>(node));
     case T_AlterSubscriptionStmt:
