@@ -21,4 +21,12 @@ void Cluster::commit() {
   transactions_.clear();
 }
 
+void Cluster::commit(std::size_t index) {
+  transactions_[index]->commit();
+}
+
+void Cluster::prepare(std::size_t index, std::string_view gid) {
+  transactions_[index]->prepare(gid);
+}
+
 }  // namespace collegedb::migration

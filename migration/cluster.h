@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "migration/control_session.h"
@@ -19,6 +20,9 @@ class Cluster {
   void begin();
   // In configuration order; one that fails leaves the later ones to be rolled back.
   void commit();
+  void commit(std::size_t index);
+  // PREPARE TRANSACTION on one shard; after that neither commit() nor destruction touches it.
+  void prepare(std::size_t index, std::string_view gid);
 
   [[nodiscard]] std::size_t size() const { return sessions_.size(); }
   [[nodiscard]] ControlSession& operator[](std::size_t index) { return *sessions_[index]; }

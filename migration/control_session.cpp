@@ -278,6 +278,14 @@ void Transaction::commit() {
   }
 }
 
+void Transaction::prepare(std::string_view gid) {
+  open_ = false;
+  const Rows done = session_.run("PREPARE TRANSACTION " + quote_literal(gid));
+  if (done.tag() != "PREPARE TRANSACTION") {
+    throw SqlFailure(make_error("25P02", "the transaction was rolled back"), session_.shard());
+  }
+}
+
 std::string array_text(std::span<const std::string> items) {
   std::string out = "{";
   for (const std::string& item : items) {

@@ -128,6 +128,8 @@ class Transaction {
   Transaction& operator=(const Transaction&) = delete;
 
   void commit();
+  // PREPARE TRANSACTION: it outlives the session from here on.
+  void prepare(std::string_view gid);
 
  private:
   ControlSession& session_;

@@ -129,7 +129,8 @@ class Change {
     const Rows version =
         journal_.run("SELECT registry_version FROM collegedb.manifest WHERE scope = $1", {scope()});
     transaction_.commit();
-    await_proxies(version.text(0, 0));
+    // The locks on the shards keep the statements of stale proxies waiting meanwhile.
+    await_proxies(journal_, scope(), version.int8(0, 0));
     shards_.commit();
     return version.int8(0, 0);
   }
@@ -154,24 +155,6 @@ class Change {
         " ON CONFLICT (scope, grp, key) DO UPDATE SET shard = excluded.shard, kind = excluded.kind,"
         " version = excluded.version, updated_at = pg_catalog.clock_timestamp()",
         {scope(), group, array_text(keys), array_text(homes)});
-  }
-
-  // Until every live proxy routes by the new registry, the locks on the shards keep the statements
-  // of the others waiting. A proxy that does not answer is not waited for long.
-  void await_proxies(const std::string& registry_version) {
-    const auto deadline = std::chrono::steady_clock::now() + 3s;
-    while (std::chrono::steady_clock::now() < deadline) {
-      const Rows behind = journal_.run(
-          "SELECT 1 FROM collegedb.proxies WHERE scope = $1"
-          " AND registry_version < $2::pg_catalog.int8"
-          " AND heartbeat_at > pg_catalog.clock_timestamp() - interval '10 seconds' LIMIT 1",
-          {scope(), registry_version});
-      if (behind.empty()) {
-        return;
-      }
-      std::this_thread::sleep_for(10ms);
-    }
-    spdlog::warn("a proxy has not taken over registry version {} in time", registry_version);
   }
 
   const Config& config_;
@@ -414,6 +397,23 @@ Result<RegisteredTable> reference_table(const Config& config, const TableRequest
 
 Result<RegisteredTable> local_table(const Config& config, const TableRequest& request) {
   return guarded(config, [&] { return register_local(config, request); });
+}
+
+void await_proxies(ControlSession& journal, const std::string& scope,
+                   std::int64_t registry_version) {
+  const auto deadline = std::chrono::steady_clock::now() + 3s;
+  while (std::chrono::steady_clock::now() < deadline) {
+    const Rows behind = journal.run(
+        "SELECT 1 FROM collegedb.proxies WHERE scope = $1"
+        " AND registry_version < $2::pg_catalog.int8"
+        " AND heartbeat_at > pg_catalog.clock_timestamp() - interval '10 seconds' LIMIT 1",
+        {scope, std::to_string(registry_version)});
+    if (behind.empty()) {
+      return;
+    }
+    std::this_thread::sleep_for(10ms);
+  }
+  spdlog::warn("a proxy has not taken over registry version {} in time", registry_version);
 }
 
 void resolve_tables(const Config& config) {

@@ -36,4 +36,9 @@ struct TableRequest {
 // stride of sequences on all shards. Throws SqlFailure.
 void resolve_tables(const Config& config);
 
+// Waits until every live proxy routes by this registry version or a later one; a proxy that does
+// not answer is not waited for long.
+void await_proxies(ControlSession& journal, const std::string& scope,
+                   std::int64_t registry_version);
+
 }  // namespace collegedb::migration

@@ -163,8 +163,13 @@ void add_tables(ControlSession& session, const std::vector<RegisteredTable>& tab
     info.key_column = table.key_column;
     info.columns = std::move(catalog.columns[i]);
     info.user_triggers = catalog.user_triggers[i];
-    if (info.kind == TableKind::kSharded && !info.columns.empty()) {
-      info.key_type = checked_key_type(session, table);
+    if (info.kind == TableKind::kSharded) {
+      if (info.columns.empty()) {
+        // Not there yet, so its key has no type: nothing can be taken for a key of it.
+        info.key_column.clear();
+      } else {
+        info.key_type = checked_key_type(session, table);
+      }
     }
     snapshot.tables.push_back(std::move(info));
   }

@@ -24,6 +24,7 @@ struct AdminFunction {
     std::string_view name;
     std::uint32_t type_oid = 25;
     bool required = false;
+    std::string_view default_sql = "NULL";  // what \df shows of an optional one
   };
   struct Column {
     std::string_view name;

@@ -1,0 +1,219 @@
+#include "proxy/admin/functions.h"
+
+#include <algorithm>
+#include <array>
+
+#include "proxy/admin/handlers.h"
+
+namespace collegedb::admin {
+namespace {
+
+using session::AdminFunction;
+using Argument = AdminFunction::Argument;
+using Column = AdminFunction::Column;
+
+constexpr std::uint32_t kBool = 16;
+constexpr std::uint32_t kInt8 = 20;
+constexpr std::uint32_t kInt4 = 23;
+constexpr std::uint32_t kText = 25;
+constexpr std::uint32_t kFloat8 = 701;
+constexpr std::uint32_t kTextArray = 1009;
+constexpr std::uint32_t kInterval = 1186;
+constexpr std::uint32_t kJsonb = 3802;
+
+std::string_view type_name(std::uint32_t oid) {
+  switch (oid) {
+    case kBool:
+      return "boolean";
+    case kInt8:
+      return "bigint";
+    case kInt4:
+      return "integer";
+    case kFloat8:
+      return "double precision";
+    case kTextArray:
+      return "text[]";
+    case kInterval:
+      return "interval";
+    case kJsonb:
+      return "jsonb";
+    default:
+      return "text";
+  }
+}
+
+constexpr std::array kOp{Argument{"op", kText, true}};
+constexpr std::array kSql{Argument{"sql", kText, true}};
+constexpr std::array kTable{Argument{"table", kText, true}};
+constexpr std::array kKeyAndTable{Argument{"key", kText, true}, Argument{"table"}};
+constexpr std::array kReassign{Argument{"key", kText, true}, Argument{"shard", kText, true},
+                               Argument{"table"},
+                               Argument{"retire_after", kInterval, false, "'7 days'"},
+                               Argument{"dry_run", kBool, false, "false"}};
+constexpr std::array kShardTable{Argument{"table", kText, true},
+                                 Argument{"key", kText, false, "'id'"}, Argument{"colocate_with"}};
+
+constexpr std::array kMoveColumns{Column{"op"},
+                                  Column{"key"},
+                                  Column{"source"},
+                                  Column{"destination"},
+                                  Column{"state"},
+                                  Column{"tables", kInt4},
+                                  Column{"rows", kInt8},
+                                  Column{"bytes", kInt8},
+                                  Column{"copies", kInt4},
+                                  Column{"write_stall_ms", kFloat8},
+                                  Column{"duration_ms", kFloat8}};
+constexpr std::array kStatusColumns{Column{"op"},
+                                    Column{"key"},
+                                    Column{"source"},
+                                    Column{"destination"},
+                                    Column{"state"},
+                                    Column{"tables", kInt4},
+                                    Column{"rows", kInt8},
+                                    Column{"bytes", kInt8},
+                                    Column{"copies", kInt4},
+                                    Column{"write_stall_ms", kFloat8},
+                                    Column{"duration_ms", kFloat8},
+                                    Column{"grp"},
+                                    Column{"attempt", kInt4},
+                                    Column{"error"},
+                                    Column{"started_at"},
+                                    Column{"updated_at"}};
+constexpr std::array kRecoverColumns{Column{"examined", kInt8}, Column{"committed", kInt8},
+                                     Column{"aborted", kInt8},  Column{"released", kInt8},
+                                     Column{"skipped", kInt8},  Column{"failed", kJsonb}};
+constexpr std::array kTableColumns{Column{"table"}, Column{"kind"}, Column{"grp"},
+                                   Column{"key_column"}, Column{"key_type"}};
+constexpr std::array kLocateColumns{Column{"shard"}, Column{"via"}, Column{"generation", kInt8}};
+constexpr std::array kExplainColumns{Column{"step", kInt4}, Column{"shards", kTextArray},
+                                     Column{"kind"},        Column{"table"},
+                                     Column{"key"},         Column{"reason"}};
+constexpr std::array kStateColumns{Column{"state"}};
+constexpr std::array kPoolColumns{Column{"shard"},           Column{"worker", kInt4},
+                                  Column{"size", kInt4},     Column{"connecting", kInt4},
+                                  Column{"idle", kInt4},     Column{"leased", kInt4},
+                                  Column{"reserved", kInt4}, Column{"waiting", kInt4},
+                                  Column{"up", kBool},       Column{"last_error"}};
+constexpr std::array kClientColumns{Column{"pid", kInt4},
+                                    Column{"worker", kInt4},
+                                    Column{"user"},
+                                    Column{"database"},
+                                    Column{"application_name"},
+                                    Column{"address"},
+                                    Column{"state"},
+                                    Column{"tls", kBool},
+                                    Column{"connected_ms", kInt8},
+                                    Column{"shards", kTextArray}};
+constexpr std::array kServerColumns{Column{"shard"},
+                                    Column{"worker", kInt4},
+                                    Column{"state"},
+                                    Column{"pid", kInt4},
+                                    Column{"address"},
+                                    Column{"tls", kBool},
+                                    Column{"connected_ms", kInt8},
+                                    Column{"user"}};
+
+struct Entry {
+  AdminFunction function;
+  Handler handler;
+};
+
+// Sorted by name.
+constexpr std::array kEntries{
+    Entry{{"collegedb_cancel_move", kOp, kStateColumns, true,
+           "stops an operation before its decision"},
+          &cancel_move},
+    Entry{{"collegedb_clients", {}, kClientColumns, false, "client connections of this process"},
+          &clients},
+    Entry{{"collegedb_explain", kSql, kExplainColumns, false,
+           "where a statement would go, without running it"},
+          &explain},
+    Entry{{"collegedb_local_table", kTable, kTableColumns, true,
+           "the table lives whole on the journal shard"},
+          &local_table},
+    Entry{{"collegedb_locate", kKeyAndTable, kLocateColumns, false, "the shard that owns a key"},
+          &locate},
+    Entry{{"collegedb_migration_status", kKeyAndTable, kStatusColumns, false,
+           "the latest move of a key"},
+          &migration_status},
+    Entry{{"collegedb_pools", {}, kPoolColumns, false, "server connection pools of this process"},
+          &pools},
+    Entry{{"collegedb_reassign", kReassign, kMoveColumns, true,
+           "moves a key, with its whole colocation group, to another shard"},
+          &reassign},
+    Entry{{"collegedb_recover",
+           {},
+           kRecoverColumns,
+           true,
+           "finishes or undoes moves whose mover is dead"},
+          &recover},
+    Entry{{"collegedb_reference_table", kTable, kTableColumns, true,
+           "the table has the same rows on every shard"},
+          &reference_table},
+    Entry{{"collegedb_servers", {}, kServerColumns, false, "server connections of this process"},
+          &servers},
+    Entry{{"collegedb_shard_table", kShardTable, kTableColumns, true,
+           "splits a table over the shards by a key column"},
+          &shard_table},
+};
+
+constexpr auto kFunctions = [] {
+  std::array<AdminFunction, kEntries.size()> out{};
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = kEntries[i].function;
+  }
+  return out;
+}();
+
+migration::FunctionStub stub_of(const AdminFunction& function) {
+  migration::FunctionStub stub;
+  stub.name = function.name;
+  bool shared_name = false;
+  for (const Argument& argument : function.arguments) {
+    stub.arguments += (stub.arguments.empty() ? "" : ", ") +
+                      migration::quote_identifier(argument.name) + " " +
+                      std::string(type_name(argument.type_oid));
+    if (!argument.required) {
+      stub.arguments += " DEFAULT " + std::string(argument.default_sql);
+    }
+    for (const Column& column : function.columns) {
+      shared_name = shared_name || column.name == argument.name;
+    }
+  }
+  // An output column cannot have the name of an argument.
+  if (shared_name) {
+    stub.result = "SETOF record";
+    return stub;
+  }
+  for (const Column& column : function.columns) {
+    stub.result += (stub.result.empty() ? "TABLE (" : ", ") +
+                   migration::quote_identifier(column.name) + " " +
+                   std::string(type_name(column.type_oid));
+  }
+  stub.result += ")";
+  return stub;
+}
+
+}  // namespace
+
+std::span<const AdminFunction> functions() {
+  return kFunctions;
+}
+
+Handler handler_of(const AdminFunction& function) {
+  const auto found = std::find_if(kEntries.begin(), kEntries.end(), [&](const Entry& entry) {
+    return entry.function.name == function.name;
+  });
+  return found != kEntries.end() ? found->handler : nullptr;
+}
+
+std::vector<migration::FunctionStub> stubs() {
+  std::vector<migration::FunctionStub> out;
+  for (const AdminFunction& function : kFunctions) {
+    out.push_back(stub_of(function));
+  }
+  return out;
+}
+
+}  // namespace collegedb::admin

@@ -1,0 +1,54 @@
+// One handler per admin function. They block, and run on the control plane's own threads.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "migration/runner.h"
+#include "proxy/admin/rows.h"
+#include "proxy/config.h"
+#include "proxy/net/info.h"
+#include "proxy/session/control.h"
+#include "routing/store.h"
+
+namespace collegedb::admin {
+
+// What the data path tells about itself; called from the control plane's threads.
+struct Probes {
+  std::function<std::vector<net::ClientInfo>()> clients;
+  std::function<std::vector<net::PoolInfo>()> pools;
+  std::function<std::vector<net::ServerInfo>()> servers;
+};
+
+struct Services {
+  const Config& config;
+  routing::Store& store;
+  migration::Runner* runner;  // null without a journal shard
+  Probes probes;
+};
+
+using Reply = Result<session::AdminRows>;
+using Handler = Reply (*)(Services&, const Arguments&, const session::SessionContext&);
+
+// nullptr for a function that is not in functions().
+[[nodiscard]] Handler handler_of(const session::AdminFunction& function);
+
+// tables.cpp
+Reply shard_table(Services&, const Arguments&, const session::SessionContext&);
+Reply reference_table(Services&, const Arguments&, const session::SessionContext&);
+Reply local_table(Services&, const Arguments&, const session::SessionContext&);
+// moves.cpp
+Reply reassign(Services&, const Arguments&, const session::SessionContext&);
+Reply recover(Services&, const Arguments&, const session::SessionContext&);
+Reply migration_status(Services&, const Arguments&, const session::SessionContext&);
+Reply cancel_move(Services&, const Arguments&, const session::SessionContext&);
+// placement.cpp
+Reply locate(Services&, const Arguments&, const session::SessionContext&);
+Reply explain(Services&, const Arguments&, const session::SessionContext&);
+// show.cpp
+Reply pools(Services&, const Arguments&, const session::SessionContext&);
+Reply clients(Services&, const Arguments&, const session::SessionContext&);
+Reply servers(Services&, const Arguments&, const session::SessionContext&);
+
+}  // namespace collegedb::admin
