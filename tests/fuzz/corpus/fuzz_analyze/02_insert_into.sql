@@ -1,0 +1,1 @@
+INSERT INTO s.t (a, b) VALUES (1, 'x'), (DEFAULT, now()) ON CONFLICT (a) DO UPDATE SET b = excluded.b RETURNING *

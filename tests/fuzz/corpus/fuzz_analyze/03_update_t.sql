@@ -1,0 +1,1 @@
+UPDATE t SET (a, b) = (1, 2), c = DEFAULT FROM u WHERE t.id = u.id RETURNING a

@@ -1,0 +1,1 @@
+DELETE FROM ONLY t USING u WHERE t.a = u.b

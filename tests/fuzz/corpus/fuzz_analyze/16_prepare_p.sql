@@ -1,0 +1,1 @@
+PREPARE p (int, text) AS SELECT $1, $2

@@ -1,0 +1,1 @@
+SELECT CASE WHEN a IS NULL THEN b ELSE c END, EXTRACT(year FROM d), CAST(e AS numeric(3,2)), f::int[], ARRAY[1,2], ROW(1,2), x NOT BETWEEN 1 AND 2, y LIKE 'a' ESCAPE '\'

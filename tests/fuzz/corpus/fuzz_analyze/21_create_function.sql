@@ -1,0 +1,1 @@
+CREATE FUNCTION f(a int, OUT b text) RETURNS text LANGUAGE sql AS $$ SELECT 1 $$ IMMUTABLE

@@ -1,0 +1,1 @@
+SELECT interval '1' day, timestamp(3) with time zone 'x', bit '101', U&'\0041', E'\x41', -5::int8, a COLLATE "C", b AT TIME ZONE 'utc'

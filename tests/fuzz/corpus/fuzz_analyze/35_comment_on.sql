@@ -1,0 +1,1 @@
+COMMENT ON COLUMN s.t.c IS 'x'

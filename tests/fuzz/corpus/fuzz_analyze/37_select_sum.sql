@@ -1,0 +1,1 @@
+SELECT sum(a) OVER (ROWS BETWEEN CURRENT ROW AND 1 PRECEDING), float(0) '1', x::float(99)

@@ -1,0 +1,1 @@
+CREATE ASSERTION a CHECK (true)

@@ -1,0 +1,1 @@
+CREATE ROLE none; CREATE ROLE public; GRANT x TO current_user; CREATE ROLE pg_x; DROP ROLE session_user

@@ -1,0 +1,1 @@
+SELECT a.b.c.d.e.f, f(a := 1, 2), a.*.b FROM a.b.c.d

@@ -1,0 +1,25 @@
+SELECT * FROM t WHERE id OPERATOR(other.=) 1;
+SELECT * FROM t WHERE id OPERATOR(other.=) ANY ($1);
+SELECT * FROM t WHERE id >= 1 AND id <= 1;
+SELECT * FROM t WHERE id LIKE 'a';
+SELECT * FROM t WHERE id BETWEEN 1 AND 1;
+SELECT * FROM t WHERE id IN (1, $2, '3');
+SELECT * FROM t WHERE id IN ('x');
+SELECT * FROM t WHERE id NOT IN (1);
+SELECT * FROM t WHERE id IN (1, f(2), 3);
+SELECT * FROM t WHERE id IN (SELECT 1);
+SELECT * FROM t WHERE id = ANY (ARRAY[1, $1]);
+SELECT * FROM t WHERE id = ANY (ARRAY['1','2']::int8[]);
+SELECT * FROM t WHERE id = ANY (ARRAY['1'::text]::int8[]);
+SELECT * FROM t WHERE id = ANY (ARRAY[1, f()]);
+SELECT * FROM t WHERE id = ANY (ARRAY[ARRAY[1]]);
+SELECT * FROM t WHERE id = ANY (ARRAY[]::int[]);
+SELECT * FROM t WHERE id = ANY ($1);
+SELECT * FROM t WHERE id = ANY ($1::uuid[]);
+SELECT * FROM t WHERE id = ANY ('{1,2}');
+SELECT * FROM t WHERE id = SOME ($1);
+SELECT * FROM t WHERE id = ALL ($1);
+SELECT * FROM t WHERE 1 = ANY (ids);
+SELECT * FROM t WHERE id = ANY (SELECT 1);
+SELECT * FROM t WHERE id = ANY (string_to_array($1, ','));
+SELECT * FROM t WHERE (a, id) = (1, $2)

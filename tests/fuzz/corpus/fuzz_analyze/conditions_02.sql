@@ -1,0 +1,25 @@
+SELECT * FROM t WHERE (a, id) = (f(), 2);
+SELECT * FROM t WHERE ROW(a, 5) = ROW(1, id);
+SELECT * FROM t WHERE (a, id) = (1, 2, 3);
+SELECT * FROM t, u WHERE (t.*, a, b) = (1, 2, u.*);
+SELECT * FROM t WHERE (a, b, id) = ((f()).*, 2, 3);
+SELECT * FROM t WHERE (a, id) IN ((1, 2), (f(), 4));
+SELECT * FROM t WHERE (t.*, id) IN ((1, 2));
+SELECT * FROM t WHERE (a, id) < (1, 2);
+SELECT * FROM t WHERE id IS NOT DISTINCT FROM 1;
+SELECT * FROM t WHERE id IS NOT DISTINCT FROM $1;
+SELECT * FROM t WHERE id IS NOT DISTINCT FROM NULL;
+SELECT * FROM a LEFT JOIN b ON true WHERE b.id IS NOT DISTINCT FROM $1;
+SELECT * FROM a LEFT JOIN b ON true WHERE b.id IS NOT DISTINCT FROM 1;
+SELECT * FROM a, b WHERE a.id IS NOT DISTINCT FROM b.id;
+SELECT * FROM t WHERE id IS DISTINCT FROM 1;
+SELECT * FROM t WHERE t.a = t.b;
+SELECT * FROM t WHERE a = 1 AND (b = 2 AND c = 3) AND d > 4;
+SELECT * FROM t WHERE id = 1 OR id = 1;
+SELECT * FROM t WHERE (id = 1 OR a = 2) AND b = 3;
+SELECT * FROM t WHERE NOT id = 1;
+SELECT * FROM t WHERE NOT (id = 1 AND id = 2);
+SELECT * FROM t WHERE (id = 1) IS TRUE;
+SELECT * FROM t WHERE (id = 1) IS NOT TRUE;
+SELECT * FROM t WHERE (id = 1) IS FALSE;
+SELECT * FROM t WHERE (id = 1) = false

@@ -1,0 +1,25 @@
+SELECT id, (user_id = $1) AS mine FROM t WHERE user_id = $2;
+SELECT count(*) FILTER (WHERE user_id = 1), count(*) FROM t;
+SELECT * FROM t WHERE CASE WHEN user_id = 1 THEN true END;
+SELECT * FROM t ORDER BY user_id = 5 DESC;
+SELECT a FROM t GROUP BY a HAVING min(user_id) = 1 AND a = 1;
+SELECT * FROM a LEFT JOIN b ON b.user_id = 1;
+SELECT * FROM t WHERE coalesce(id = 1, true);
+SELECT sum(a) OVER (PARTITION BY id = 1) FROM t;
+SELECT * FROM t LIMIT (SELECT 1 WHERE 1 = 1);
+SELECT 1 WHERE a = 1;
+SELECT * FROM a, b WHERE a.id = b.id AND a.id = 1;
+SELECT * FROM a JOIN b ON a.id = b.id AND b.id = 1, c;
+SELECT * FROM a JOIN b ON user_id = 1;
+SELECT * FROM a JOIN b ON user_id = 1, c;
+SELECT * FROM a LEFT JOIN b ON a.id = b.id AND a.id = 1;
+SELECT * FROM a RIGHT JOIN b ON a.id = b.id;
+SELECT * FROM a FULL JOIN b ON a.id = b.id AND a.id = 1;
+SELECT * FROM a CROSS JOIN b WHERE b.id = 1;
+SELECT * FROM a LEFT JOIN (b JOIN c ON b.id = c.id) ON a.id = b.id;
+SELECT * FROM a LEFT JOIN (b LEFT JOIN c ON c.id = 1) ON b.id = 2;
+SELECT * FROM (a JOIN b ON a.id = 1) FULL JOIN c ON true;
+SELECT * FROM a LEFT JOIN b ON a.x = b.x JOIN c ON c.id = a.id;
+SELECT * FROM a JOIN b USING (id, k);
+SELECT * FROM a LEFT JOIN b USING (id);
+SELECT * FROM a FULL JOIN b USING (id) JOIN c USING (id)

@@ -1,0 +1,25 @@
+SELECT * FROM a JOIN b USING (id) JOIN c USING (id);
+SELECT * FROM a RIGHT JOIN b USING (id) JOIN c USING (id);
+SELECT * FROM a JOIN b ON a.x = b.x JOIN c USING (id);
+SELECT * FROM a JOIN (SELECT 1 AS id) s USING (id);
+SELECT * FROM a NATURAL JOIN b WHERE a.id = 1;
+SELECT * FROM c, a JOIN b ON c.id = 1;
+UPDATE t SET x = 1 FROM a JOIN b ON a.id = b.id WHERE t.id = a.id;
+SELECT * FROM t WHERE t.id = 1;
+SELECT * FROM t AS x WHERE x.id = 1;
+SELECT * FROM t AS x WHERE t.id = 1;
+SELECT * FROM s.t WHERE s.t.id = 1;
+SELECT * FROM s.t WHERE t.id = 1;
+SELECT * FROM t WHERE s.t.id = 1;
+SELECT * FROM s.t AS t WHERE s.t.id = 1;
+SELECT * FROM s.t WHERE r.t.id = 1;
+SELECT * FROM s.t WHERE d.s.t.id = 1;
+SELECT * FROM s.t, r.t WHERE t.id = 1 AND r.t.id = 2;
+SELECT * FROM "User" WHERE "User"."Id" = 1;
+SELECT * FROM t WHERE u.id = 1;
+SELECT * FROM t AS x (id) WHERE x.id = 1 AND id = 2;
+SELECT * FROM t, unnest(ARRAY[1, 2]) AS u (x) WHERE id = 1 AND u.x = 2;
+SELECT * FROM t AS x (a), u WHERE u.id = 1 AND id = 2;
+SELECT * FROM (a JOIN b ON a.id = b.id) AS j WHERE a.id = 1 AND j.id = 2;
+SELECT * FROM (a JOIN b ON a.id = b.id) AS j (x, y) WHERE x = 1;
+SELECT * FROM (SELECT 1 AS id) t WHERE t.id = 1

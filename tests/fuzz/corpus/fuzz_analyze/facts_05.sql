@@ -1,0 +1,25 @@
+SELECT EXTRACT(year FROM a), a AT TIME ZONE 'x', TRIM(a);
+SELECT coalesce(a), greatest(a), nullif(a, b), current_date;
+SELECT coalesce(f(1)), greatest(g(1)), nullif(h(1), 1), ARRAY[i(1)], (j(1)).x, a[k(1)], CASE l(1) WHEN m(1) THEN n(1) ELSE o(1) END, xmlforest(p(1) AS q), r(1) IS NULL, s(1) IS TRUE, t(1)::int, u(1) COLLATE "C", ROW(v(1)), w(1) = ANY(x(1));
+SELECT * FROM XMLTABLE('/a' PASSING f(1) COLUMNS a int PATH g(1) DEFAULT h(1));
+SELECT * FROM t TABLESAMPLE system (f(1)) REPEATABLE (g(1));
+SELECT a FROM t WHERE b = 1;
+SELECT a FROM t ORDER BY a;
+SELECT a FROM t LIMIT 1;
+SELECT a FROM t OFFSET 1;
+SELECT a FROM t FETCH FIRST ROW ONLY;
+SELECT a FROM t LIMIT ALL;
+SELECT a FROM t GROUP BY a;
+SELECT 1 FROM t HAVING true;
+SELECT DISTINCT a FROM t;
+SELECT DISTINCT ON (a) a FROM t;
+SELECT max(a) FROM t;
+SELECT 1 + f(pg_catalog.sum(a)) FROM t;
+SELECT 1 FROM t ORDER BY count(a);
+SELECT s.max(a) FROM t;
+SELECT f(DISTINCT a) FROM t;
+SELECT f(a) FILTER (WHERE true) FROM t;
+SELECT a FROM t WHERE b = (SELECT max(c) FROM u);
+SELECT (SELECT max(t.c)) FROM t;
+SELECT sum(a) OVER () FROM t;
+SELECT 1 UNION SELECT 2 ORDER BY 1

@@ -1,0 +1,25 @@
+SELECT a FROM t FOR SHARE;
+SELECT a FROM (SELECT a FROM t FOR UPDATE) s;
+SELECT a FROM t WHERE EXISTS (SELECT 1);
+WITH c AS (SELECT 1) SELECT * FROM c;
+SELECT * FROM (SELECT 1) s;
+SELECT count(*) FROM t;
+SELECT pg_catalog.count(*) AS "N" FROM t;
+SELECT s.count(*) FROM t;
+SELECT count(a) FROM t;
+SELECT count(*) FILTER (WHERE a) FROM t;
+SELECT count(*) OVER () FROM t;
+SELECT count(*), a FROM t;
+SELECT count(*) + 1 FROM t;
+EXPLAIN SELECT count(*) FROM t ORDER BY 1;
+COPY (SELECT a FROM t ORDER BY a) TO STDOUT;
+DECLARE c CURSOR FOR SELECT a FROM t LIMIT 1;
+SELECT f('a', 2, $3);
+SELECT f() AS x;
+SELECT s.f();
+SELECT * FROM f('a');
+SELECT x.* FROM f('a') AS x;
+SELECT a, f.b AS c FROM f(1);
+SELECT x.a FROM f(1) x;
+SELECT f('k', shard => 'w', dry := true);
+SELECT f(retire_after => interval '7 days')

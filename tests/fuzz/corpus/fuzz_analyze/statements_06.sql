@@ -1,0 +1,4 @@
+LISTEN ch;
+UNLISTEN ch;
+UNLISTEN *;
+NOTIFY ch, 'payload'

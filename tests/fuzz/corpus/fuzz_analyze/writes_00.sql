@@ -1,0 +1,25 @@
+INSERT INTO t (a, "B") VALUES (1, 'x');
+INSERT INTO t VALUES ($1, NULL);
+INSERT INTO t (user_id, v) VALUES (1, 'a'), (2, 'b');
+INSERT INTO t (a) VALUES ('1'::int8), ($1::uuid), ('x'::varchar(3));
+INSERT INTO t (a) VALUES (DEFAULT);
+INSERT INTO t (a) VALUES (nextval('s')), (lower($1)), ($1 + 1);
+INSERT INTO t (a[1], b) VALUES (1, 2);
+INSERT INTO t (a.x, a.y) VALUES (1, 2);
+INSERT INTO t (a) VALUES ((SELECT 1));
+WITH c AS (SELECT 1) INSERT INTO t (a) VALUES (1);
+MERGE INTO t USING u ON true WHEN NOT MATCHED THEN INSERT (a, b) VALUES (u.a, 1);
+MERGE INTO t USING u ON true WHEN NOT MATCHED AND u.x THEN INSERT (a) VALUES (1) WHEN NOT MATCHED THEN INSERT (a) VALUES (2);
+COPY t (a, b) FROM STDIN;
+UPDATE t SET a = 1, b = $2;
+UPDATE t SET a = DEFAULT;
+UPDATE t SET a = a + 1;
+UPDATE t SET a = a, b = t.b, c = a;
+UPDATE t AS x SET a = x.a, b = t.b;
+UPDATE t SET a = u.a FROM u;
+UPDATE t SET (a, b) = (1, $1);
+UPDATE t SET (a, b) = ROW(a, 2), c = 3;
+UPDATE t SET (a, b) = (1, u.*) FROM u;
+UPDATE t SET (a, b) = (SELECT 1, 2);
+UPDATE t SET a[1] = 5, b.x = 6;
+INSERT INTO t AS x VALUES (1) ON CONFLICT (id) DO UPDATE SET a = x.a, b = excluded.b, c = 7
