@@ -41,7 +41,8 @@ class Transaction {
   void chain(const SettingsState& settings);
   void fail() noexcept { failed_ = open_; }
   void bind() noexcept { bound_ = true; }
-  void unbind() noexcept { bound_ = false; }  // the server's side was rolled back unseen (a retry)
+  // A retry: the server's side was rolled back unseen, the client's transaction stands as it was.
+  void unbind() noexcept { bound_ = failed_ = false; }
   // The server says a transaction is open that the proxy did not begin (a procedure, several
   // statements in one Query).
   void adopt(const SettingsState& settings);

@@ -1,0 +1,313 @@
+// Keyed statements and the guard: what is sent before them, and what happens when it says no.
+#include "tests/support/session_script.h"
+
+namespace collegedb::session::testing {
+namespace {
+
+std::string guarded(std::string_view rest) {
+  return std::string(kGuardStatements) + std::string(kGuard) + std::string(rest);
+}
+
+TEST(Guard, a_plain_keyed_read_goes_unguarded) {
+  Conversation c;
+  const std::string sql = "SELECT name FROM users WHERE id = " + c.key_on(1);
+  c.client(query(sql)).lease(1).sent("Q(" + sql + ")").hears_nothing();
+  c.shard(columns() + row() + complete("SELECT 1") + ready());
+  c.hears("T D C(SELECT 1) Z(I)").released().idle();
+}
+
+// 4b row 11: an empty answer may mean that the key has moved away and back.
+TEST(Guard, an_empty_read_runs_once_more_under_the_guard) {
+  Conversation c;
+  const std::string sql = "SELECT name FROM users WHERE id = " + c.key_on(1);
+  c.client(query(sql)).lease(1).sent("Q(" + sql + ")");
+  c.shard(columns() + complete("SELECT 0") + ready());
+  EXPECT_FALSE(c.session->may_flush_client() && !c.session->client_out().empty());
+  c.sent(guarded("Q(" + sql + ")"));
+  c.shard(guard_passed() + columns() + complete("SELECT 0") + ready());
+  c.hears("T C(SELECT 0) Z(I)").released().idle();
+}
+
+TEST(Guard, an_empty_read_follows_the_tombstone) {
+  Conversation c;
+  const std::string key = c.key_on(1);
+  const std::string sql = "SELECT name FROM users WHERE id = " + key;
+  c.client(query(sql)).lease(1);
+  c.shard(columns() + complete("SELECT 0") + ready());
+  c.shard(guard_moved("db-north", key)).shard(ready()).released();
+  c.lease(2).sent(guarded("Q(" + sql + ")"));
+  c.shard(guard_passed() + columns() + row() + complete("SELECT 1") + ready());
+  c.hears("T D C(SELECT 1) Z(I)").released().idle();
+}
+
+TEST(Guard, a_write_is_guarded_in_the_same_sending) {
+  Conversation c;
+  const std::string sql = "UPDATE users SET name = 'x' WHERE id = " + c.key_on(0);
+  c.client(query(sql)).lease(0).sent(guarded("Q(" + sql + ")"));
+  c.shard(guard_passed() + complete("UPDATE 1") + ready()).hears("C(UPDATE 1) Z(I)").released();
+  // The server connection knows the guard's statements from now on.
+  c.client(query(sql)).lease(0).sent(std::string(kGuard) + "Q(" + sql + ")");
+  c.shard(guard_passed(false) + complete("UPDATE 1") + ready()).hears("C(UPDATE 1) Z(I)").idle();
+}
+
+TEST(Guard, a_moved_key_is_followed_and_remembered) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  const std::string sql = "UPDATE users SET name = 'x' WHERE id = " + key;
+  c.client(query(sql)).lease(0);
+  c.shard(guard_moved("db-west", key));
+  c.sent(guarded("Q(" + sql + ") S"));
+  c.shard(ready()).released().lease(1);
+  c.shard(guard_passed() + complete("UPDATE 1") + ready()).hears("C(UPDATE 1) Z(I)").released();
+  c.client(query(sql)).lease(1);  // the directory has not said so yet
+}
+
+TEST(Guard, more_than_four_hops_are_refused) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  c.client(query("DELETE FROM users WHERE id = " + key));
+  const char* const way[] = {"db-west", "db-north", "db-east", "db-west", "db-north"};
+  bool fresh[] = {true, true, true, false, false};
+  routing::ShardId at = 0;
+  for (int hop = 0; hop < 5; ++hop) {
+    c.lease(at).shard(guard_moved(way[hop], key, "op-" + std::to_string(hop), fresh[hop]));
+    c.shard(ready()).released();
+    at = static_cast<routing::ShardId>((at + 1) % 3);
+  }
+  c.hears("E(58000) Z(I)").idle();
+}
+
+TEST(Guard, the_same_tombstone_twice_is_a_circle) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  c.client(query("DELETE FROM users WHERE id = " + key)).lease(0);
+  c.shard(guard_moved("db-west", key, "op-1")).shard(ready()).released();
+  c.lease(1).shard(guard_moved("db-east", key, "op-2")).shard(ready()).released();
+  c.lease(0).shard(guard_moved("db-west", key, "op-1", false)).shard(ready()).released();
+  c.hears("E(58000) Z(I)").idle();
+}
+
+TEST(Guard, a_tombstone_to_an_unknown_shard_is_refused) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  c.client(query("DELETE FROM users WHERE id = " + key)).lease(0);
+  c.shard(guard_moved("db-south", key)).shard(ready()).hears("E(58000) Z(I)").released().idle();
+}
+
+TEST(Guard, a_stale_generation_reloads_once) {
+  Conversation c;
+  const std::string stale = guard_parsed() + guard_queue() + bound() + error("CDB01", "6");
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0).shard(stale);
+  c.shard(ready());
+  ASSERT_EQ(c.session->wait().kind, Wait::Kind::kControl);
+  EXPECT_EQ(std::get<Reload>(c.session->wait().control->what).newer_than, 1U);
+  auto newer = std::make_shared<routing::Snapshot>(*c.context.snapshot);
+  newer->version = 2;
+  newer->generation = 6;
+  c.control(ReloadDone{newer});
+  c.sent(guarded("Q(DELETE FROM users WHERE id = " + c.key_on(0) + ") S") + " " +
+         std::string(kGuard) + "Q(DELETE FROM users WHERE id = " + c.key_on(0) + ")");
+  c.shard(guard_queue() + bound() + error("CDB01", "7")).shard(ready());
+  c.hears("E(40001) Z(I)").released().idle();
+}
+
+// 4b rows 14 and 15: the guard's own serialization failure or deadlock is nobody's business.
+TEST(Guard, its_serialization_failure_is_tried_again) {
+  for (const char* code : {"40001", "40P01"}) {
+    Conversation c;
+    const std::string sql = "DELETE FROM users WHERE id = " + c.key_on(0);
+    c.client(query(sql)).lease(0);
+    c.shard(guard_parsed() + guard_queue() + bound() + error(code)).shard(ready());
+    ASSERT_EQ(c.session->wait().kind, Wait::Kind::kDelay);
+    c.deadline().shard(guard_passed(false) + complete("DELETE 1") + ready());
+    c.hears("C(DELETE 1) Z(I)").released().idle();
+  }
+}
+
+TEST(Guard, an_arriving_key_is_waited_for) {
+  Conversation c;
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
+  bool fresh = true;
+  int delays = 0;
+  while (c.session->wait().kind != Wait::Kind::kClient && delays < 2000) {
+    c.shard((fresh ? guard_parsed() : "") + guard_queue() + bound() + error("CDB04")).shard(ready());
+    fresh = false;
+    if (c.session->wait().kind == Wait::Kind::kDelay) {
+      ++delays;
+      c.deadline();
+    }
+  }
+  EXPECT_EQ(delays, 1000);  // write_hold of 5 s, 5 ms each
+  c.hears("E(40001) Z(I)").released().idle();
+}
+
+TEST(Guard, a_wait_longer_than_write_hold_is_cancelled) {
+  Conversation c;
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
+  EXPECT_EQ(c.session->wait().timeout_ms, 5000U);
+  c.deadline().cancelled();
+  c.shard(guard_parsed() + bound() + error("57014")).shard(ready());
+  const std::string said = c.heard();
+  EXPECT_EQ(letters(said, wire::Direction::kBackend), "E(40001) Z(I)");
+  EXPECT_NE(said.find("MIGRATION_CUTOVER_PENDING"), std::string::npos);
+}
+
+TEST(Guard, a_gate_without_its_row_lets_nothing_through) {
+  Conversation c;
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
+  c.shard(guard_parsed() + guard_queue() + bound() + complete("SELECT 0") + complete("DELETE 1") +
+          ready());
+  const std::string said = c.heard();
+  EXPECT_NE(said.find("MIGRATION_LOOKUP_UNAVAILABLE"), std::string::npos);
+}
+
+// --- transactions -------------------------------------------------------------------------------
+
+TEST(Guard, a_transaction_begins_with_its_first_routed_statement) {
+  Conversation c;
+  const std::string key = c.key_on(1);
+  c.client(query("BEGIN")).hears("C(BEGIN) Z(T)").holds(0);
+  const std::string sql = "SELECT name FROM users WHERE id = " + key;
+  c.client(query(sql)).lease(1).sent("Q(BEGIN) " + guarded("Q(" + sql + ")"));
+  c.shard(complete("BEGIN") + ready('T') + guard_passed() + columns() + row() +
+          complete("SELECT 1") + ready('T'));
+  c.hears("T D C(SELECT 1) Z(T)").holds(1);
+  // The key is held: no second guard.
+  c.client(query("UPDATE users SET name = 'x' WHERE id = " + key));
+  c.sent("Q(UPDATE users SET name = 'x' WHERE id = " + key + ")");
+  c.shard(complete("UPDATE 1") + ready('T')).hears("C(UPDATE 1) Z(T)");
+  c.client(query("COMMIT")).sent("Q(COMMIT)").shard(complete("COMMIT") + ready('I'));
+  c.hears("C(COMMIT) Z(I)").released().idle();
+}
+
+TEST(Guard, the_first_statement_of_a_transaction_follows_a_moved_key) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  const std::string sql = "UPDATE users SET name = 'x' WHERE id = " + key;
+  c.client(query("BEGIN")).hears("C(BEGIN) Z(T)").client(query(sql)).lease(0);
+  c.shard(complete("BEGIN") + ready('T') + guard_moved("db-west", key)).shard(ready('E'));
+  c.sent("Q(BEGIN) " + guarded("Q(" + sql + ") S Q(ROLLBACK)"));
+  c.shard(complete("ROLLBACK") + ready('I')).released();
+  c.lease(1).sent("Q(BEGIN) " + guarded("Q(" + sql + ")"));
+  c.shard(complete("BEGIN") + ready('T') + guard_passed() + complete("UPDATE 1") + ready('T'));
+  c.hears("C(UPDATE 1) Z(T)").holds(1);
+}
+
+TEST(Guard, a_key_that_moved_later_in_a_transaction_is_a_serialization_failure) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  c.client(query("BEGIN")).hears("C(BEGIN) Z(T)");
+  c.client(query("SELECT now()")).lease_any();
+  c.shard(complete("BEGIN") + ready('T') + columns() + row() + complete("SELECT 1") + ready('T'));
+  c.hears("T D C(SELECT 1) Z(T)");
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(0)));
+  c.shard(guard_moved("db-west", key)).shard(ready('E')).hears("E(40001) Z(E)");
+  c.client(query("COMMIT")).shard(complete("ROLLBACK") + ready('I'));
+  c.hears("C(ROLLBACK) Z(I)").released().idle();
+}
+
+// 4b row 1: what was taken after a savepoint is gone with it.
+TEST(Guard, a_rolled_back_savepoint_forgets_its_guards) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  const std::string update = "UPDATE users SET name = 'x' WHERE id = " + key;
+  c.client(query("BEGIN")).client(query("SAVEPOINT s")).hears("C(BEGIN) Z(T) C(SAVEPOINT) Z(T)");
+  c.client(query(update)).lease(0).sent("Q(BEGIN;\nSAVEPOINT s) " + guarded("Q(" + update + ")"));
+  c.shard(complete("BEGIN") + complete("SAVEPOINT") + ready('T') + guard_passed() +
+          complete("UPDATE 1") + ready('T'));
+  c.client(query("ROLLBACK TO s")).shard(complete("ROLLBACK") + ready('T'));
+  c.client(query(update)).sent("Q(ROLLBACK TO s) " + std::string(kGuard) + "Q(" + update + ")");
+}
+
+TEST(Guard, a_second_shard_in_a_transaction_is_refused_and_aborts_it) {
+  Conversation c;
+  c.client(query("BEGIN")).client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
+  c.shard(complete("BEGIN") + ready('T') + guard_passed() + complete("DELETE 1") + ready('T'));
+  c.hears("C(BEGIN) Z(T) C(DELETE 1) Z(T)");
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(1)));
+  c.shard(error("26000") + ready('E')).hears("E(0A000) Z(E)");
+  c.client(query("COMMIT")).shard(complete("ROLLBACK") + ready('I')).hears("C(ROLLBACK) Z(I)");
+}
+
+// --- lost servers -------------------------------------------------------------------------------
+
+TEST(Guard, a_write_lost_in_flight_has_an_unknown_outcome) {
+  Conversation c;
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0).lost();
+  c.hears("E(08007) Z(I)").discarded().idle();
+}
+
+TEST(Guard, a_read_lost_in_flight_was_not_applied) {
+  Conversation c;
+  c.client(query("SELECT * FROM users WHERE id = " + c.key_on(0))).lease(0).lost();
+  c.hears("E(08006) Z(I)").discarded().idle();
+}
+
+TEST(Guard, a_server_lost_in_a_transaction_ends_the_session) {
+  Conversation c;
+  c.client(query("BEGIN")).client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
+  c.lost().hears("C(BEGIN) Z(T) E(08006)").discarded();
+  EXPECT_EQ(c.session->wait().kind, Wait::Kind::kClosed);
+}
+
+// --- extended protocol --------------------------------------------------------------------------
+
+const std::string kUpdate = "UPDATE users SET name = $2 WHERE id = $1";
+
+TEST(Guard, extended_write_in_one_sending) {
+  Conversation c;
+  c.client(parse("", kUpdate) + bind("", {c.key_on(1), "x"}) + execute() + sync()).lease(1);
+  c.sent(guarded("P() B() E S"));
+  c.shard(guard_passed() + parsed() + bound() + complete("UPDATE 1") + ready());
+  c.hears("1 2 C(UPDATE 1) Z(I)").released().idle();
+}
+
+TEST(Guard, extended_write_follows_a_moved_key) {
+  Conversation c;
+  const std::string key = c.key_on(1);
+  c.client(parse("", kUpdate) + bind("", {key, "x"}) + execute() + sync()).lease(1);
+  c.shard(guard_moved("db-north", key) + ready()).released();
+  c.lease(2).sent(guarded("P() B() E S"));
+  c.shard(guard_passed() + parsed() + bound() + complete("UPDATE 1") + ready());
+  c.hears("1 2 C(UPDATE 1) Z(I)").released().idle();
+}
+
+TEST(Guard, prepared_statement_is_parsed_on_every_shard_that_needs_it) {
+  Conversation c;
+  c.client(parse("s", kUpdate) + sync());
+  const routing::ShardId first = c.lease_any();
+  c.sent("P(collegedb_1) S").shard(parsed() + ready()).hears("1 Z(I)").released();
+  for (routing::ShardId shard = 0; shard < 3; ++shard) {
+    c.client(bind("s", {c.key_on(shard), "x"}) + execute() + sync()).lease(shard);
+    const bool known = shard == first;
+    c.sent(guarded(known ? "B(collegedb_1) E S" : "P(collegedb_1) B(collegedb_1) E S"));
+    c.shard(guard_passed() + (known ? "" : parsed()) + bound() + complete("UPDATE 1") + ready());
+    c.hears("2 C(UPDATE 1) Z(I)").released();
+  }
+}
+
+TEST(Guard, extended_empty_read_is_replayed_whole) {
+  Conversation c;
+  const std::string sql = "SELECT name FROM users WHERE id = $1";
+  c.client(parse("", sql) + bind("", {c.key_on(2)}) + describe(wire::Target::kPortal) + execute() +
+           sync());
+  c.lease(2).sent("P() B() D E S");
+  c.shard(parsed() + bound() + columns() + complete("SELECT 0") + ready());
+  c.sent(guarded("P() B() D E S"));
+  c.shard(guard_passed() + parsed() + bound() + columns() + complete("SELECT 0") + ready());
+  c.hears("1 2 T C(SELECT 0) Z(I)").released().idle();
+}
+
+TEST(Guard, a_pipeline_of_writes_is_one_attempt) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  c.client(parse("", kUpdate) + bind("", {key, "x"}) + execute() + bind("", {key, "y"}) +
+           execute() + sync());
+  c.lease(0).sent(guarded("P() B() E B() E S"));
+  c.shard(guard_passed() + parsed() + bound() + complete("UPDATE 1") + bound() +
+          complete("UPDATE 1") + ready());
+  c.hears("1 2 C(UPDATE 1) 2 C(UPDATE 1) Z(I)").released().idle();
+}
+
+}  // namespace
+}  // namespace collegedb::session::testing
