@@ -272,8 +272,8 @@ void install_schema(const Config& config, std::span<const FunctionStub> stubs) {
   }
 }
 
-void check_schema(const Config& config) {
-  const auto require = [](ControlSession& session, const Component& component) {
+void check_shard_schema(ControlSession& session, const std::string& scope, bool journal) {
+  const auto require = [&](const Component& component) {
     const int version = installed_version(session, component.name);
     refuse_newer(session, component, version);
     if (version < component.newest()) {
@@ -284,14 +284,19 @@ void check_schema(const Config& config) {
                        session.shard());
     }
   };
+  require(kShard);
+  check_identity(session, scope);
+  if (journal) {
+    require(kJournal);
+    require(kMoves);
+  }
+}
+
+void check_schema(const Config& config) {
   for (std::size_t i = 0; i < config.shards.size(); ++i) {
     ControlSession session(config.shards[i]);
-    require(session, kShard);
-    check_identity(session, config.journal.scope);
-    if (config.has_journal() && i == config.journal_index()) {
-      require(session, kJournal);
-      require(session, kMoves);
-    }
+    check_shard_schema(session, config.journal.scope,
+                       config.has_journal() && i == config.journal_index());
   }
 }
 

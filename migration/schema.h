@@ -25,6 +25,8 @@ void install_schema(const Config& config, std::span<const FunctionStub> stubs);
 
 // For auto_init = false: the same checks, nothing is changed.
 void check_schema(const Config& config);
+// The same on one shard. `journal`: it is the journal shard.
+void check_shard_schema(ControlSession& session, const std::string& scope, bool journal);
 
 struct Finding {
   enum class Severity : std::uint8_t { kNote, kWarning, kError };

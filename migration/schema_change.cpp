@@ -280,6 +280,10 @@ Result<void> same_shape(Cluster& shards, const std::vector<TableName>& tables) {
   return {};
 }
 
+std::string table_shape(ControlSession& session, const TableName& table) {
+  return shapes(session, {table}).front();
+}
+
 // int4 and int8 write one number alike, text and varchar one text; other types only themselves.
 bool compatible_keys(std::string_view a, std::string_view b) {
   using routing::KeyType;

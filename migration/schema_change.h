@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "migration/table_catalog.h"
 #include "migration/cluster.h"
+#include "migration/table_catalog.h"
 #include "proxy/config.h"
 #include "proxy/wire/error.h"
 
@@ -42,6 +42,9 @@ void apply_registry_change(ControlSession& journal, const std::string& scope,
 // 55000 when the columns of one of the tables differ between shards. Tables that exist on no shard
 // are passed over.
 [[nodiscard]] Result<void> same_shape(Cluster& shards, const std::vector<TableName>& tables);
+
+// Columns of a table as text: what must be equal on all shards. Empty when it does not exist.
+[[nodiscard]] std::string table_shape(ControlSession& session, const TableName& table);
 
 // True when keys of these types have one canonical text for one value (int4 and int8 do).
 [[nodiscard]] bool compatible_keys(std::string_view a, std::string_view b);

@@ -131,6 +131,14 @@ int ensure_fences(ControlSession& session, std::string_view scope,
   return bare.size();
 }
 
+bool is_fenced(ControlSession& session, std::string_view scope, const RegisteredTable& table) {
+  const auto one = [](const std::string& text) { return array_text({&text, 1}); };
+  return session
+      .run(kUnfenced, {std::string(scope), one(table.name.qualified), one(table.group),
+                       one(table.key_expression)})
+      .empty();
+}
+
 void drop_fence(ControlSession& session, const TableName& table) {
   const Rows fenced = session.run(
       "WITH RECURSIVE tree (oid) AS (SELECT $1::pg_catalog.regclass::pg_catalog.oid"

@@ -54,6 +54,9 @@ struct KeyColumn {
 // changed; takes no lock when that is 0.
 int ensure_fences(ControlSession& session, std::string_view scope,
                   std::span<const RegisteredTable> tables);
+// True when the table exists here with all its fences, or not at all.
+[[nodiscard]] bool is_fenced(ControlSession& session, std::string_view scope,
+                             const RegisteredTable& table);
 // Removes it from the table and its partitions.
 void drop_fence(ControlSession& session, const TableName& table);
 
