@@ -10,9 +10,12 @@
 namespace collegedb::parser {
 
 // All statements of `sql` in order; an empty list for empty or comment-only text.
-// Errors: 42601 with PostgreSQL's own message and position; 54001 beyond the nesting bound.
-// Thread-safe; any bytes are accepted (a NUL ends nothing: text with a NUL is refused, 42601).
-// Does not keep `sql`.
+// Errors: what PostgreSQL's parser says, with its SQLSTATE (nearly always 42601), words and
+// character position; 42P02 for a parameter number no Bind can supply; 0A000 for the few forms we
+// cannot represent.
+// Thread-safe, in constant stack for any text. Any bytes are accepted but NUL (refused, 42601).
+// Text is read with standard_conforming_strings = on: a session that turns it off must not be
+// routed by what this returns. Does not keep `sql`.
 [[nodiscard]] Result<std::vector<Statement>> analyze(std::string_view sql);
 
 // Start-up self-test: compares the raw-tree walk with libpg_query's JSON output on fixed

@@ -5,7 +5,7 @@ namespace collegedb::parser {
 void Analyzer::copy(const ::CopyStmt& stmt) {
   StatementKind kind = stmt.is_from ? StatementKind::kCopyFrom : StatementKind::kCopyTo;
   if (stmt.filename != nullptr || stmt.is_program) kind = StatementKind::kCopyServer;
-  if (stmt.query != nullptr) begin_inner(stmt.query);
+  if (stmt.query != nullptr) out_.explained = begin_inner(stmt.query);
   set_kind(kind, "COPY");
   if (stmt.relation != nullptr) add_table(*stmt.relation, level_, stmt.is_from);
   for (const ::ListCell& cell : cells(stmt.attlist)) {

@@ -59,7 +59,9 @@ void Analyzer::insert_source(const ::InsertStmt& stmt) {
   }
   const auto& source = *as<::SelectStmt>(stmt.selectStmt);
   const auto expands = [](const ::ListCell& cell) { return has_star(as<::List>(cell.ptr_value)); };
-  if (!is_plain_values(source) || std::ranges::any_of(cells(source.valuesLists), expands)) {
+  // OVERRIDING USER VALUE ignores what is given for identity columns.
+  if (!is_plain_values(source) || stmt.override == OVERRIDING_USER_VALUE ||
+      std::ranges::any_of(cells(source.valuesLists), expands)) {
     out_.insert_select = true;
     return;
   }

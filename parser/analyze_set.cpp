@@ -12,6 +12,24 @@ constexpr std::array<std::string_view, 6> kQuotedLists{
     "local_preload_libraries",  "search_path",      "session_preload_libraries",
     "shared_preload_libraries", "temp_tablespaces", "unix_socket_directories"};
 
+// Settings that take a list (GUC_LIST_INPUT) beside those above. A dotted name belongs to an
+// extension, which alone knows.
+constexpr std::array<std::string_view, 9> kLists{"createrole_self_grant",
+                                                 "datestyle",
+                                                 "debug_io_direct",
+                                                 "listen_addresses",
+                                                 "log_connections",
+                                                 "log_destination",
+                                                 "restrict_nonsystem_relation_kind",
+                                                 "synchronous_standby_names",
+                                                 "wal_consistency_checking"};
+
+bool takes_list(std::string_view name) {
+  return name.find('.') != std::string_view::npos ||
+         std::ranges::find(kQuotedLists, name) != kQuotedLists.end() ||
+         std::ranges::find(kLists, name) != kLists.end();
+}
+
 bool is_plain_identifier(std::string_view text) {
   const auto starts = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
   const auto continues = [&](char c) { return starts(c) || (c >= '0' && c <= '9'); };
@@ -69,6 +87,9 @@ void Analyzer::set_variable(const ::VariableSetStmt& stmt) {
 }
 
 void Analyzer::set_value(const ::VariableSetStmt& stmt) {
+  if (size_of(stmt.args) > 1 && !takes_list(out_.name)) {
+    return fail("22023", "SET " + std::string(view(stmt.name)) + " takes only one argument");
+  }
   const bool quoted = std::ranges::find(kQuotedLists, out_.name) != kQuotedLists.end();
   for (const ::ListCell& cell : cells(stmt.args)) {
     const auto* node = as<::Node>(cell.ptr_value);

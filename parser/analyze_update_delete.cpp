@@ -124,7 +124,8 @@ void Analyzer::merge_inserts(const ::MergeStmt& stmt) {
     for (const ::ListCell& value : cells(clause.values)) {
       row.push_back(to_value(as<::Node>(value.ptr_value)));
     }
-    if (row.empty() || partial || has_star(clause.values) ||
+    const bool overridden = clause.override == OVERRIDING_USER_VALUE;
+    if (row.empty() || partial || overridden || has_star(clause.values) ||
         (!first && columns != out_.insert_columns)) {
       out_.insert_rows.clear();
       out_.insert_columns.clear();

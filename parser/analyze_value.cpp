@@ -246,7 +246,9 @@ bool is_equals(const ::List* operator_name) {
 
 bool is_temporary(const ::RangeVar& relation) {
   constexpr char kTemporary = 't';  // RELPERSISTENCE_TEMP
-  return relation.relpersistence == kTemporary || view(relation.schemaname) == "pg_temp";
+  const std::string_view schema = view(relation.schemaname);
+  return relation.relpersistence == kTemporary || schema == "pg_temp" ||
+         schema.starts_with("pg_temp_");
 }
 
 bool is_aggregate_name(const QualifiedName& name) {

@@ -37,6 +37,7 @@ struct Value {
   std::string text;
   std::uint16_t param = 0;
   // The type of an explicit cast around the value (x::int8, CAST(x AS uuid)); name empty = none.
+  // Spelt keywords are pg_catalog's own names (bigint: pg_catalog.int8); arrays end in "[]".
   // Only a chain of at most one cast is recorded; a longer chain makes the value kOpaque.
   // Typmods ("varchar(3)", "char(2)") make the value kOpaque too: they change it.
   QualifiedName cast;
@@ -136,9 +137,10 @@ struct LoneCall {
     Value value;
   };
   std::vector<Argument> arguments;
-  bool in_from = false;                    // SELECT ... FROM f(...)
-  std::vector<std::string> columns;        // selected plain columns; empty = all (or the bare call)
-  std::vector<std::string> column_labels;  // output names, parallel to columns
+  bool in_from = false;              // SELECT ... FROM f(...)
+  std::vector<std::string> columns;  // selected plain columns; empty = all (or the bare call)
+  // Output names, parallel to columns; for `SELECT f() AS x` the one name "x".
+  std::vector<std::string> column_labels;
 };
 
 // Shape facts of the outermost SELECT that decide how it may be scattered.
@@ -192,7 +194,9 @@ struct Statement {
   std::vector<std::string> insert_columns;      // empty = no column list
   std::vector<std::vector<Value>> insert_rows;  // VALUES rows; empty for INSERT ... SELECT
   bool insert_default_values = false;
-  bool insert_select = false;  // INSERT ... SELECT/TABLE/WITH
+  // INSERT ... SELECT/TABLE/WITH, and every other INSERT whose rows the text does not tell: VALUES
+  // with LIMIT or `x.*`, OVERRIDING USER VALUE, MERGE with several column lists.
+  bool insert_select = false;
   bool has_on_conflict = false;
   bool has_returning = false;
   std::vector<Assignment> assignments;  // UPDATE SET / ON CONFLICT DO UPDATE SET
@@ -200,7 +204,8 @@ struct Statement {
   // A write inside a CTE (WITH x AS (INSERT ...)): its target is in `tables` with written set.
   bool has_modifying_cte = false;
 
-  // Transaction control and session statements
+  // Transaction control and session statements. Names of settings are in lower case; CLOSE ALL,
+  // DEALLOCATE ALL and UNLISTEN * have an empty name.
   std::string name;   // savepoint, GUC, cursor, channel, prepared statement, gid, "all"
   std::string value;  // SET: the value as set_config would take it (list items joined ", ")
   bool value_default = false;  // SET x TO DEFAULT
@@ -210,7 +215,8 @@ struct Statement {
   std::string isolation;   // "", "read committed", "repeatable read", "serializable", ...
   bool cursor_hold = false;
   bool explain_analyze = false;
-  StatementKind explained = StatementKind::kOther;  // kExplain: the kind below it
+  // kExplain, kPrepare, kDeclareCursor, COPY (query): the kind below it, whose facts are here too.
+  StatementKind explained = StatementKind::kOther;
 };
 
 }  // namespace collegedb::parser

@@ -102,7 +102,7 @@ inline std::string text_of(const FunctionCall& call) {
 
 inline std::string text_of(const Assignment& assignment) {
   return assignment.column + "=" + text_of(assignment.value) +
-         (assignment.same_column ? " same" : "");
+         (assignment.same_column ? " same" : "") + (assignment.excluded_column ? " excluded" : "");
 }
 
 inline std::string tables(const Statement& s) {

@@ -325,6 +325,13 @@ TEST(Parameters, HighestIsCounted) {
   EXPECT_EQ(one("SELECT $65535").max_param, 65535);
 }
 
+TEST(Parameters, RepeatedAreListed) {
+  EXPECT_EQ(joined(one("SELECT $1, $2 FROM t WHERE a = $3").repeated_params), "");
+  EXPECT_EQ(joined(one("SELECT $2 FROM t WHERE a = $1 AND b = $2 AND c = $2").repeated_params),
+            "2");
+  EXPECT_EQ(joined(one("UPDATE t SET (a, b) = ($1, $2) WHERE c = $1").repeated_params), "1");
+}
+
 TEST(Parameters, BeyondTheProtocolAreRefusedByTheirText) {
   for (const std::string_view number : {"0", "65536", "4294967297", "99999999999999999999"}) {
     const auto statements = analyze("SELECT 'é', $" + std::string(number));

@@ -77,6 +77,8 @@ INSTANTIATE_TEST_SUITE_P(
                  "CREATE TABLE"},
         KindCase{"create_in_pg_temp", "CREATE TABLE pg_temp.t (a int)", Kind::kCreateTemp,
                  "CREATE TABLE"},
+        KindCase{"create_in_pg_temp_3", "CREATE TABLE pg_temp_3.t (a int)", Kind::kCreateTemp,
+                 "CREATE TABLE"},
         KindCase{"create_temp_view", "CREATE TEMP VIEW v AS SELECT 1", Kind::kCreateTemp,
                  "CREATE VIEW"},
         KindCase{"create_temp_sequence", "CREATE TEMP SEQUENCE s", Kind::kCreateTemp,
@@ -192,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
         NameCase{"integer", "SET a = -5", Kind::kSet, "a", "-5"},
         NameCase{"float", "SET a = 0.50", Kind::kSet, "a", "0.50"},
         NameCase{"true_word", "SET a = TRUE", Kind::kSet, "a", "true"},
-        NameCase{"list", "SET a = x, 'Y z', 3", Kind::kSet, "a", "x, Y z, 3"},
+        NameCase{"list", "SET DateStyle = ISO, 'Y z', 3", Kind::kSet, "datestyle", "iso, Y z, 3"},
         NameCase{"identifier_list", "SET search_path = \"$user\", public, 'My Schema'", Kind::kSet,
                  "search_path", "\"$user\", public, \"My Schema\""},
         NameCase{"identifier_with_quote", "SET search_path = 'a\"b'", Kind::kSet, "search_path",
@@ -273,6 +275,14 @@ TEST(Set, Default) {
   EXPECT_FALSE(one("SET a = 'default'").value_default);
 }
 
+TEST(Set, OnlyListsTakeSeveralValues) {
+  const auto statements = analyze("SET application_name = a, b");
+  ASSERT_TRUE(statements.has_error());
+  EXPECT_EQ(statements.error().sqlstate, "22023");
+  EXPECT_EQ(statements.error().message, "SET application_name takes only one argument");
+  EXPECT_EQ(one("SET my.list = a, b").value, "a, b");
+}
+
 TEST(Set, IntervalThatNeedsAServerIsRefused) {
   EXPECT_EQ(analyze("SET TIME ZONE INTERVAL 'x y' HOUR").error().sqlstate, "0A000");
 }
@@ -316,6 +326,10 @@ TEST(Inner, FactsAreThoseOfTheInnerStatement) {
   EXPECT_EQ(conditions(prepare), "id@0 = $1 {0}");
   EXPECT_EQ(prepare.max_param, 1);
   EXPECT_EQ(one("DECLARE c CURSOR FOR SELECT 1").explained, Kind::kSelect);
+
+  const Statement copied = one("COPY (DELETE FROM t RETURNING a) TO STDOUT");
+  EXPECT_EQ(copied.explained, Kind::kDelete);
+  EXPECT_EQ(tables(copied), "t@0 written");
 }
 
 TEST(Split, EmptyTextHasNoStatement) {

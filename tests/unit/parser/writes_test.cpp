@@ -36,6 +36,8 @@ INSTANTIATE_TEST_SUITE_P(
         RowsCase{"field_of_column", "INSERT INTO t (a.x, a.y) VALUES (1, 2)", "a a", "(? ?)"},
         RowsCase{"subselect_value", "INSERT INTO t (a) VALUES ((SELECT 1))", "a", "(?)"},
         RowsCase{"with_above", "WITH c AS (SELECT 1) INSERT INTO t (a) VALUES (1)", "a", "(1)"},
+        RowsCase{"overriding_system_value", "INSERT INTO t (id) OVERRIDING SYSTEM VALUE VALUES (5)",
+                 "id", "(5)"},
         RowsCase{"merge",
                  "MERGE INTO t USING u ON true WHEN NOT MATCHED THEN INSERT (a, b) "
                  "VALUES (u.a, 1)",
@@ -70,6 +72,10 @@ INSTANTIATE_TEST_SUITE_P(
         SelectCase{"values_ordered", "INSERT INTO t VALUES (1), (2) ORDER BY 1"},
         SelectCase{"values_with_cte", "INSERT INTO t WITH c AS (SELECT 1) VALUES (1)"},
         SelectCase{"star_shifts_columns", "INSERT INTO t (a, b, id) VALUES ((f()).*, 5)"},
+        SelectCase{"overriding_user_value", "INSERT INTO t (id) OVERRIDING USER VALUE VALUES (5)"},
+        SelectCase{"merge_overriding_user_value",
+                   "MERGE INTO t USING u ON true WHEN NOT MATCHED THEN INSERT (id) OVERRIDING USER "
+                   "VALUE VALUES (5)"},
         SelectCase{"merge_with_two_column_lists",
                    "MERGE INTO t USING u ON true WHEN NOT MATCHED AND u.x THEN INSERT (a) VALUES "
                    "(1) WHEN NOT MATCHED THEN INSERT (b) VALUES (2)"},
@@ -106,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
         SetCase{"on_conflict",
                 "INSERT INTO t AS x VALUES (1) ON CONFLICT (id) DO UPDATE SET a = x.a, "
                 "b = excluded.b, c = 7",
-                "a=? same, b=?, c=7"},
+                "a=? same, b=? excluded, c=7"},
         SetCase{"merge", "MERGE INTO t USING u ON true WHEN MATCHED THEN UPDATE SET a = 1, b = t.b",
                 "a=1, b=? same"},
         SetCase{"not_of_a_cte", "WITH c AS (UPDATE t SET a = 1 RETURNING *) SELECT * FROM c", ""}),
