@@ -116,6 +116,11 @@ void Failpoints::arm(std::string_view name, Armed armed) {
   armed_[std::string(name)] = std::move(armed);
 }
 
+void Failpoints::disarm() {
+  const std::lock_guard lock(mutex_);
+  armed_.clear();
+}
+
 void Failpoints::hit(std::string_view name) {
   std::optional<Armed> now;
   {

@@ -37,6 +37,8 @@ class Failpoints {
   // Throws std::runtime_error on an unknown name and in a build without tests.
   void arm(std::string_view name, Armed armed);
 
+  void disarm();
+
   // REQUIRES: `name` is in all_points(). Counts the visit, then acts: returns, throws StepFailure,
   // or ends the process.
   void hit(std::string_view name);

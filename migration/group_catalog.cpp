@@ -151,7 +151,7 @@ class Reader {
     foreign_keys();
     triggers();
     sequences();
-    replica_role();
+    if (!session_.in_transaction()) replica_role();
     for (TableShape& shape : out_.tables) {
       std::sort(shape.fingerprint.begin(), shape.fingerprint.end());
     }

@@ -6,7 +6,8 @@
 
 namespace collegedb::migration {
 
-// REQUIRES: session with search_path = pg_catalog. Throws SqlFailure.
+// REQUIRES: session with search_path = pg_catalog. Inside a transaction `replica_role` is left
+// false. Throws SqlFailure.
 [[nodiscard]] GroupCatalog read_catalog(ControlSession& session, const Unit& unit);
 
 }  // namespace collegedb::migration

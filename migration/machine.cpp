@@ -124,6 +124,10 @@ Position after_rollback(const Position& at) {
 }
 
 Position after_inspect(const Position& at, Event event) {
+  const bool undo = event == Event::kRestart || event == Event::kAbort;
+  if ((undo && is_decided(at.state)) || (event != Event::kNothing && is_final(at.state))) {
+    return stop(at, Outcome::kUnclear);
+  }
   switch (event) {
     case Event::kFinish:
       if (at.state == State::kPublished) return go(at, Command::kRetire);
