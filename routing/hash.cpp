@@ -35,12 +35,22 @@ struct State {
   }
 };
 
+std::uint32_t byte_at(const char* bytes, int shift, std::size_t index) noexcept {
+  return static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[index])) << shift;
+}
+
+// Four bytes as a little-endian word.
+std::uint32_t load_word(const char* bytes) noexcept {
+  return byte_at(bytes, 0, 0) | byte_at(bytes, 8, 1) | byte_at(bytes, 16, 2) |
+         byte_at(bytes, 24, 3);
+}
+
 // Up to four bytes as a little-endian word; bytes past the end are zero.
-std::uint32_t load_word(std::string_view bytes, std::size_t offset,
-                        std::size_t limit = 4) noexcept {
+std::uint32_t load_tail(std::string_view bytes) noexcept {
+  if (bytes.size() >= 4) return load_word(bytes.data());
   std::uint32_t word = 0;
-  for (std::size_t i = 0; i < limit && offset + i < bytes.size(); ++i) {
-    word |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[offset + i])) << (8 * i);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    word |= byte_at(bytes.data(), static_cast<int>(8 * i), i);
   }
   return word;
 }
@@ -90,17 +100,17 @@ std::uint64_t hash_bytes_extended(std::string_view bytes, std::uint64_t seed) no
     s.b += static_cast<std::uint32_t>(seed);
     s.mix();
   }
-  std::size_t offset = 0;
-  for (; bytes.size() - offset >= 12; offset += 12) {
-    s.a += load_word(bytes, offset);
-    s.b += load_word(bytes, offset + 4);
-    s.c += load_word(bytes, offset + 8);
+  std::string_view rest = bytes;
+  for (; rest.size() >= 12; rest.remove_prefix(12)) {
+    s.a += load_word(rest.data());
+    s.b += load_word(rest.data() + 4);
+    s.c += load_word(rest.data() + 8);
     s.mix();
   }
   // The low byte of c is kept for the length, so the last word starts at its second byte.
-  s.a += load_word(bytes, offset);
-  s.b += load_word(bytes, offset + 4);
-  s.c += load_word(bytes, offset + 8, 3) << 8;
+  s.a += load_tail(rest);
+  if (rest.size() > 4) s.b += load_tail(rest.substr(4));
+  if (rest.size() > 8) s.c += load_tail(rest.substr(8)) << 8;
   s.finish();
   return (static_cast<std::uint64_t>(s.b) << 32) | s.c;
 }
