@@ -67,8 +67,8 @@ struct After {
 
 std::vector<After> tables_after(ControlSession& session, const std::vector<KnownTable>& before) {
   const Rows rows = session.run(
-      "SELECT c.oid IS NOT NULL, n.nspname, c.relname,"
-      " pg_catalog.format('%I.%I', n.nspname, c.relname),"
+      "SELECT c.oid IS NOT NULL, n.nspname, c.relname, CASE WHEN c.oid IS NOT NULL"
+      " THEN pg_catalog.format('%I.%I', n.nspname, c.relname) END,"
       " CASE WHEN NOT a.attisdropped THEN a.attname END,"
       " pg_catalog.format('%s %s %s', a.atttypid, a.atttypmod, a.attcollation)"
       " FROM unnest($1::pg_catalog.text[], $2::pg_catalog.text[])"

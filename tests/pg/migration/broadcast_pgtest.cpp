@@ -133,20 +133,21 @@ TEST_F(BroadcastTest, WithoutATransactionItGoesShardByShardAndSaysHowFar) {
 }
 
 TEST_F(BroadcastTest, AShardThatIsDownLeavesTheOthersUnchanged) {
-  config.shards[2].conninfo = "host=127.0.0.1 port=1 connect_timeout=2";
-  const auto result = ddl("CREATE TABLE t (id int)");
+  Config cut = config;
+  cut.shards[2].conninfo = "host=127.0.0.1 port=1 connect_timeout=2";
+  const auto result = admin::broadcast(cut, {"CREATE TABLE t (id int)", true}, context);
   ASSERT_TRUE(result.has_error());
   EXPECT_EQ(result.error().sqlstate, "08006");
-  EXPECT_EQ(ask(0, "SELECT to_regclass('public.t') IS NULL"), "t");
+  EXPECT_EQ(everywhere("SELECT to_regclass('public.t') IS NULL"), "ttt");
 }
 
 TEST_F(BroadcastTest, OneShardNeedsNoTwoPhaseCommit) {
-  config.shards.resize(1);
-  tell(0, "UPDATE collegedb.epochs SET shards = '{sa}'");
-  done("CREATE TABLE t (id int)");
-  EXPECT_EQ(everywhere("SELECT to_regclass('public.t') IS NOT NULL").substr(0, 1), "t");
-  config.shards.push_back(config.shards[0]);
-  config.shards.push_back(config.shards[0]);
+  Config one = config;
+  one.shards.resize(1);
+  ASSERT_FALSE(admin::broadcast(one, {"CREATE TABLE t (id int)", true}, context).has_error());
+  EXPECT_EQ(everywhere("SELECT to_regclass('public.t') IS NOT NULL"), "tff");
+  EXPECT_EQ(admin::broadcast(one, {"CREATE TABLE t (id int)", true}, context).error().sqlstate,
+            "42P07");
 }
 
 TEST_F(BroadcastTest, WithoutAJournalErrorsStillRollAllBack) {
