@@ -1,6 +1,7 @@
 // One statement on one server connection: where it goes, what is sent before it (settings, the
 // transaction's preamble, the guard), and what happens when the guard says no.
 #include <algorithm>
+#include <cctype>
 
 #include "proxy/session/guard.h"
 #include "proxy/session/quote.h"
@@ -14,12 +15,19 @@ constexpr std::size_t kMaxHops = 4;  // tombstones followed for one statement
 constexpr std::uint32_t kRetryDelayMs = 2;
 constexpr std::uint32_t kIncomingDelayMs = 5;
 
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
 bool is_true(std::string_view value) {
   return value == "on" || value == "true" || value == "1" || value == "yes" || value == "t";
 }
 
 bool by_bucket(const routing::RoutedKey& a, const routing::RoutedKey& b) {
-  return a.bucket < b.bucket;
+  return a.bucket != b.bucket ? a.bucket < b.bucket : a.group < b.group;
 }
 
 // {"a","b"}: the text form of text[].
@@ -109,7 +117,7 @@ Result<SessionImpl::Target> SessionImpl::target_for(
       }
       break;
     case routing::RouteKind::kAnyShard:
-      target.shard = any_shard();
+      target.shard = link_ || route.shard == routing::kNoShard ? any_shard() : route.shard;
       target.any_shard = true;
       target.in_transaction = !plan->free_standing || txn_.bound();
       break;
@@ -153,23 +161,31 @@ std::optional<SqlError> SessionImpl::apply_learned(Target& target) {
 }
 
 bool SessionImpl::read_only_now() const {
-  return txn_.read_only() || is_true(setting("default_transaction_read_only"));
+  return txn_.read_only() || is_true(lower(setting("default_transaction_read_only")));
 }
 
 bool SessionImpl::fixed_snapshot_now() const {
-  const std::string_view by_default = setting("default_transaction_isolation");
+  const std::string by_default = lower(setting("default_transaction_isolation"));
   return txn_.fixed_snapshot() || by_default == "repeatable read" || by_default == "serializable";
 }
 
 // --- the server connection ------------------------------------------------------------------
 
 SessionImpl::Acquired SessionImpl::acquire(Target& target, Step then) {
+  if (link_ && link_->dirty && turn_error_) {
+    return Acquired::kRefused;  // the client's settings could not be put in force
+  }
   if (link_) {
     if (target.any_shard) {
       target.shard = link_->shard;
     }
     const bool needs_preamble = target.in_transaction && txn_.open() && !txn_.bound();
     if (link_->shard == target.shard && !(needs_preamble && link_->open)) {
+      // A statement must not run under other settings than its client's: they come first, alone.
+      if (!txn_.bound() && !link_->open && link_->owed.empty() && emit_settings(*link_)) {
+        await_drain(then);
+        return Acquired::kWaiting;
+      }
       return Acquired::kReady;
     }
     if (txn_.bound() || link_->executed) {
@@ -190,7 +206,7 @@ SessionImpl::Acquired SessionImpl::acquire(Target& target, Step then) {
       return Acquired::kWaiting;
     }
     if (link_->shard == target.shard) {
-      return Acquired::kReady;
+      return acquire(target, then);
     }
     release_link();
   }
@@ -239,10 +255,12 @@ void SessionImpl::begin_attempt(const Target& target, bool may_watch_empty) {
   // Statements of one batch whose replies are all still to come share their fate: one attempt.
   const bool joins = attempt_.active && !link_->owed.empty();
   if (!joins) {
+    tell_reported();
     Attempt fresh;
     fresh.active = true;
     fresh.client_mark = client_out_.size();
-    fresh.cursor_mark = cursor_;
+    // Its Parse, where that has waited for it, is part of what a retry starts over.
+    fresh.cursor_mark = cursor_ - (parse_waits_before_cursor() ? 1 : 0);
     fresh.retryable = !link_->executed;
     fresh.started_ns = context_.stats->now_ns();
     attempt_ = std::move(fresh);
@@ -250,9 +268,6 @@ void SessionImpl::begin_attempt(const Target& target, bool may_watch_empty) {
     attempt_.retryable = false;
   }
   attempt_.target = target;
-  if (!txn_.bound() && !link_->open) {
-    emit_settings(*link_);
-  }
   if (target.in_transaction && txn_.open() && !txn_.bound()) {
     emit_preamble();
   }
@@ -272,19 +287,36 @@ void SessionImpl::begin_attempt(const Target& target, bool may_watch_empty) {
   attempt_.undecided = attempt_.gates > 0 || attempt_.watch_empty || attempt_.hold;
 }
 
+// What a server connection carries before the client's transaction begins there.
+const SettingsPtr& SessionImpl::settings_wanted() const {
+  return txn_.open() ? txn_.at_begin().session : settings_.session;
+}
+
+// ParameterStatus the client has been sent and that is no longer so: a RESET was answered here, or
+// the transaction it was SET in is undone.
+void SessionImpl::tell_reported() {
+  for (auto& [name, value] : reported_) {
+    const auto now = link_->state->reported.find(name);
+    if (now != link_->state->reported.end() && now->second != value) {
+      value = now->second;
+      wire::ParameterStatus{name, value}.encode(client_out_);
+    }
+  }
+}
+
 // GUCs the client has set and this server connection does not carry, as one Query.
-void SessionImpl::emit_settings(Link& link) {
+bool SessionImpl::emit_settings(Link& link) {
   const SettingsPtr& have = link.state->settings;
-  const SettingsPtr& want = settings_.session;
+  const SettingsPtr& want = settings_wanted();
   if (have == want) {
-    return;
+    return false;
   }
   static const Settings kNone;
   const Settings& old_values = have ? *have : kNone;
   const Settings& new_values = want ? *want : kNone;
   if (old_values == new_values) {
     link.state->settings = want;
-    return;
+    return false;
   }
   std::string sql;
   for (const auto& [name, value] : old_values) {
@@ -303,8 +335,9 @@ void SessionImpl::emit_settings(Link& link) {
   }
   sql += sets;
   wire::Query{sql}.encode(link.out);
-  link.owe(Expect::kQuery, Role::kSilent);
+  link.owe(Expect::kQuery, Role::kSettings);
   link.state->settings = want;
+  return true;
 }
 
 void SessionImpl::emit_preamble() {
@@ -342,7 +375,8 @@ void SessionImpl::emit_guard(const Target& target) {
   const std::string_view gate = read_only_now() ? guard::kGateReadOnlyName : guard::kGateName;
   for (std::size_t i = 0; i < keys.size();) {
     std::size_t end = i;
-    while (end < keys.size() && keys[end]->bucket == keys[i]->bucket) {
+    while (end < keys.size() && keys[end]->bucket == keys[i]->bucket &&
+           keys[end]->group == keys[i]->group) {
       ++end;
     }
     const std::string bucket = std::to_string(keys[i]->bucket);
@@ -400,6 +434,12 @@ bool SessionImpl::handle_failure(Step restart) {
     return true;
   }
   const SqlError failure = *attempt_.failure;
+  if (attempt_.preamble_failed) {
+    attempt_.failure.reset();
+    attempt_.undecided = false;
+    turn_error_ = failure;
+    return false;
+  }
   if (!attempt_.retryable) {
     attempt_.failure.reset();
     attempt_.undecided = false;

@@ -98,6 +98,7 @@ void SessionImpl::batch_drained() {
   }
   if (attempt_.empty) {
     client_out_.resize(attempt_.client_mark);
+    turn_error_.reset();  // found behind the read: the replay finds it again
     patience_.force_guard = true;
     const std::size_t cursor = attempt_.cursor_mark;
     attempt_ = Attempt{};
@@ -116,6 +117,15 @@ void SessionImpl::batch_drained() {
   run_batch();
 }
 
+// A statement of the client's that changes the session has run: what follows in the batch is judged
+// by what it left, and none of the guards before it is taken for granted.
+void SessionImpl::utility_done() {
+  if (!attempt_.failure && !turn_error_) {
+    attempt_ = Attempt{};
+  }
+  batch_drained();
+}
+
 // True: waiting until nothing is owed; the message is handled again.
 bool SessionImpl::flush_first() {
   if (!link_ || link_->owed.empty()) {
@@ -126,9 +136,9 @@ bool SessionImpl::flush_first() {
   return true;
 }
 
-void SessionImpl::answer(std::string bytes) {
+void SessionImpl::answer(std::string bytes, std::shared_ptr<Prepared> parsed) {
   if (link_ && !link_->owed.empty()) {
-    link_->owe(Expect::kMade, Role::kClient).made = std::move(bytes);
+    link_->owe(Expect::kMade, Role::kClient, nullptr, std::move(parsed)).made = std::move(bytes);
   } else {
     client_out_ += bytes;
   }
@@ -157,7 +167,8 @@ void SessionImpl::batch_error() {
     skip_until_sync_ = true;
     if (link_ && !sync_sent_ && (txn_.bound() || link_->open) && !link_->skipping) {
       poison();
-    } else if (txn_.open() && !txn_.bound()) {
+    }
+    if (txn_.open() && !txn_.bound()) {
       txn_.fail();
     }
   }
@@ -165,7 +176,7 @@ void SessionImpl::batch_error() {
     finish_turn();
     return;
   }
-  step_batch();
+  run_batch();  // what is left of it is skipped, except its Sync
 }
 
 // An error in the open transaction of the server, so that neither a Sync nor a COMMIT can keep it.

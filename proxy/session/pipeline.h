@@ -31,7 +31,8 @@ enum class Expect : std::uint8_t {
 // On whose behalf it was sent.
 enum class Role : std::uint8_t {
   kClient,    // the client sees the reply
-  kSilent,    // set-up the client never asked for (settings, re-Parse): an error is the client's
+  kSilent,    // set-up the client never asked for (re-Parse): an error is the client's
+  kSettings,  // the session's GUCs: nothing else is sent before they are known to be in force
   kQueue,     // guard: the fair queue
   kGate,      // guard: the gate row; must answer exactly one row
   kPreamble,  // BEGIN and what the client said since, sent with the first routed statement
@@ -46,7 +47,8 @@ struct Owed {
   std::shared_ptr<const routing::Plan> plan;
   // Parse, Bind and Execute of a client's prepared statement.
   std::shared_ptr<Prepared> statement;
-  std::string made;  // kMade
+  std::string made;           // kMade
+  std::uint32_t evicted = 0;  // kClose of ours: id of the statement that made room
 };
 
 struct Link {
@@ -63,12 +65,13 @@ struct Link {
   bool fence_off = false;
   bool skipping = false;  // the server discards until Sync, and no Sync is on its way
   bool dirty = false;     // its settings are unknown: closed instead of given back
+  bool lost = false;      // of a scatter: answers nothing any more
   // What the server's unnamed statement is now; null = unknown.
   std::shared_ptr<Prepared> unnamed;
 
   Owed& owe(Expect expect, Role role, std::shared_ptr<const routing::Plan> plan = nullptr,
             std::shared_ptr<Prepared> statement = nullptr) {
-    return owed.emplace_back(Owed{expect, role, 0, std::move(plan), std::move(statement), {}});
+    return owed.emplace_back(Owed{expect, role, 0, std::move(plan), std::move(statement), {}, 0});
   }
 };
 

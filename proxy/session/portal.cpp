@@ -119,6 +119,9 @@ bool SessionImpl::on_execute(std::string_view bytes) {
     return fail_batch(no_portal(execute->portal));
   }
   Portal& portal = found->second;
+  if (portal.plan && txn_.failed() && !allowed_in_failed_transaction(portal.plan->statement)) {
+    return fail_batch(transaction_aborted());
+  }
   if (portal.local) {
     return execute_local(portal, *execute);
   }
@@ -138,7 +141,7 @@ bool SessionImpl::execute_local(Portal& portal, const wire::Execute& execute) {
     answer(made(wire::encode_empty_query_response));
     return true;
   }
-  if (portal.done) {
+  if (portal.done && first_visit_) {
     return fail_batch(
         make_error("55000", "portal \"" + std::string(execute.portal) + "\" cannot be run"));
   }
@@ -153,18 +156,26 @@ bool SessionImpl::execute_local(Portal& portal, const wire::Execute& execute) {
     return false;
   }
   portal.done = true;
-  if (portal.plan->kind == routing::PlanKind::kScatter) {
-    if (link_ && !txn_.bound() && link_->open && !link_->executed) {
-      portal.done = false;
-      wire::encode_sync(link_->out);  // only a Describe so far
+  if (link_ && !txn_.bound() && !link_->executed) {
+    // Nothing but Parse and Describe: their locks must not stand in the way of the other shards'
+    // connections.
+    if (link_->open) {
+      wire::encode_sync(link_->out);
       link_->owe(Expect::kSync, Role::kSilent);
       link_->open = false;
       await_drain(&SessionImpl::batch_drained);
       return false;
     }
-    if (link_ && !link_->executed && !txn_.bound()) {
-      release_link();
-    }
+    release_link();
+  }
+  if (portal.plan->kind == routing::PlanKind::kBroadcast && link_ && !txn_.bound()) {
+    return fail_batch(make_error(ErrorCode::kCrossShardTransaction,
+                                 portal.plan->statement.verb +
+                                     " runs on every shard and cannot follow other statements "
+                                     "without a Sync between them",
+                                 "Send Sync first."));
+  }
+  if (portal.plan->kind == routing::PlanKind::kScatter) {
     start_scatter(portal.plan, portal.statement->sql, &portal, &SessionImpl::extended_scatter_done);
     return false;
   }
@@ -187,7 +198,7 @@ bool SessionImpl::execute_local(Portal& portal, const wire::Execute& execute) {
 }
 
 // BEGIN, SET and the like: what a server must do goes to it in the protocol of the batch.
-bool SessionImpl::execute_utility(const Portal& portal) {
+bool SessionImpl::execute_utility(Portal& portal) {
   if (flush_first()) {
     return false;
   }
@@ -196,6 +207,7 @@ bool SessionImpl::execute_utility(const Portal& portal) {
     return fail_batch(*done.error);
   }
   if (!done.target) {
+    portal.done = true;
     client_out_ += done.reply;
     return true;
   }
@@ -213,7 +225,14 @@ bool SessionImpl::execute_utility(const Portal& portal) {
   link_->owe(Expect::kExecute, Role::kClient, portal.plan);
   link_->open = true;
   link_->executed = true;
-  return true;
+  portal.done = true;
+  if (cursor_ + 1 < turn_.size() && turn_[cursor_ + 1].tag == 'S') {
+    return true;
+  }
+  wire::encode_flush(link_->out);
+  ++cursor_;
+  await_drain(&SessionImpl::utility_done);
+  return false;
 }
 
 bool SessionImpl::on_close(std::string_view bytes) {

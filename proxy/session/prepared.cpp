@@ -68,13 +68,13 @@ bool SessionImpl::on_parse(std::string_view bytes) {
   }
   refresh_plan(*statement);
   if (is_local(statement->plan.get())) {
-    statements_[name] = std::move(statement);
-    answer(made(wire::encode_parse_complete));
+    statements_[name] = statement;
+    answer(made(wire::encode_parse_complete), std::move(statement));
     return true;
   }
   statement->parse_due = true;
   statements_[name] = statement;
-  if (find_bind(name)) {
+  if (bound_next(name)) {
     return true;
   }
   Target target;
@@ -82,6 +82,13 @@ bool SessionImpl::on_parse(std::string_view bytes) {
   target.shard = any_shard();
   target.any_shard = true;
   target.in_transaction = txn_.bound();
+  if (const auto at = find_bind(name)) {
+    if (const auto bind = wire::Bind::decode(body(turn_[*at]))) {
+      if (auto routed = target_of_bind(*bind, *statement)) {
+        target = std::move(*routed);
+      }
+    }
+  }
   if (!open_for(target)) {
     return false;
   }
@@ -125,7 +132,7 @@ void SessionImpl::ensure_parsed(const std::shared_ptr<Prepared>& statement) {
       known->second = ++server.turn;
       if (statement->parse_due) {
         statement->parse_due = false;
-        answer(made(wire::encode_parse_complete));
+        answer(made(wire::encode_parse_complete), statement);
       }
       return;
     }
@@ -134,9 +141,10 @@ void SessionImpl::ensure_parsed(const std::shared_ptr<Prepared>& statement) {
           std::min_element(server.prepared.begin(), server.prepared.end(),
                            [](const auto& a, const auto& b) { return a.second < b.second; });
       const std::string gone = StatementRegistry::name_of(oldest->first);
-      server.prepared.erase(oldest);
       wire::CloseMessage{wire::Target::kStatement, gone}.encode(link_->out);
-      link_->owe(Expect::kClose, Role::kSilent);
+      link_->owe(Expect::kClose, Role::kSilent).evicted = oldest->first;
+      server.prepared.erase(oldest);
+      link_->open = true;
     }
     server.prepared.emplace(statement->id, ++server.turn);
     server_name = StatementRegistry::name_of(statement->id);
@@ -169,6 +177,31 @@ std::optional<std::size_t> SessionImpl::find_bind(std::string_view statement) co
   return std::nullopt;
 }
 
+// The next message binds or describes `statement`: its Parse may wait for that, and reach the shard
+// the Bind decides. Never longer, because replies come in the order of messages.
+bool SessionImpl::bound_next(std::string_view statement) const {
+  if (cursor_ + 1 >= turn_.size()) {
+    return false;
+  }
+  const Message& next = turn_[cursor_ + 1];
+  wire::Reader reader(body(next));
+  if (next.tag == 'B') {
+    reader.cstring();
+    return reader.cstring() == statement && reader.ok();
+  }
+  return next.tag == 'D' && reader.u8() == 'S' && reader.cstring() == statement && reader.ok();
+}
+
+// The message before cursor_ is a Parse that bound_next() let wait.
+bool SessionImpl::parse_waits_before_cursor() const {
+  if (cursor_ == 0 || turn_[cursor_ - 1].tag != 'P') {
+    return false;
+  }
+  wire::Reader reader(body(turn_[cursor_ - 1]));
+  const auto known = statements_.find(std::string(reader.cstring()));
+  return known != statements_.end() && known->second->parse_due;
+}
+
 // --- Bind -------------------------------------------------------------------------------------
 
 Result<SessionImpl::Target> SessionImpl::target_of_bind(const wire::Bind& bind,
@@ -187,6 +220,9 @@ Result<SessionImpl::Target> SessionImpl::target_of_bind(const wire::Bind& bind,
 bool SessionImpl::lone_read_batch() const {
   if (txn_.open() || turn_.empty() || turn_.back().tag != 'S') {
     return false;
+  }
+  if (cursor_ > (parse_waits_before_cursor() ? 1U : 0U)) {
+    return false;  // replies before this one would be given twice
   }
   std::size_t executes = 0;
   std::size_t binds = 0;
@@ -217,9 +253,6 @@ bool SessionImpl::open_for(const Target& wanted) {
   const bool preamble_due = target.in_transaction && txn_.open() && !txn_.bound();
   if (!attempt_.active || !link_->open || preamble_due || !covered(target)) {
     begin_attempt(target, lone_read_batch());
-    if (attempt_.watch_empty) {
-      attempt_.cursor_mark = 0;  // an empty result replays the batch, its Parse included
-    }
   } else {
     emit_fence(target);
   }
@@ -237,8 +270,12 @@ bool SessionImpl::on_bind(std::string_view bytes) {
   }
   const std::shared_ptr<Prepared> statement = found->second;
   const std::string portal_name(bind->portal);
-  if (first_visit_ && !portal_name.empty() && portals_.contains(portal_name)) {
-    return fail_batch(make_error("42P03", "cursor \"" + portal_name + "\" already exists"));
+  if (first_visit_ && !portal_name.empty()) {
+    // A server's portal may have gone with a savepoint: the server is asked.
+    const auto taken = portals_.find(portal_name);
+    if (taken != portals_.end() && (taken->second.local || is_local(found->second->plan.get()))) {
+      return fail_batch(make_error("42P03", "cursor \"" + portal_name + "\" already exists"));
+    }
   }
   refresh_plan(*statement);
   const auto& plan = statement->plan;

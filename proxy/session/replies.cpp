@@ -109,6 +109,10 @@ void SessionImpl::result_reply(Link& link, const wire::Frame& frame) {
       return;
     case 'I':
     case 's':
+      if (!for_client && !query) {
+        violation("no rows where the guard or a setting gives one");
+        return;
+      }
       if (for_client) {
         client_out_ += frame.raw;
       }
@@ -124,7 +128,16 @@ void SessionImpl::result_reply(Link& link, const wire::Frame& frame) {
       ready_for_query(link, frame);
       return;
     case 'G':
+      if (!for_client) {
+        violation("a COPY nobody asked for");
+        return;
+      }
       client_out_ += frame.raw;
+      if (copy_is_followed(link)) {
+        end_session(make_error("08P01", "unexpected message during COPY from stdin",
+                               "Send what follows a COPY after its CopyDone."));
+        return;
+      }
       copy_in_ = true;
       attempt_.undecided = false;
       while (!link.owed.empty() && link.owed.back().expect == Expect::kSync) {
@@ -146,6 +159,22 @@ void SessionImpl::result_reply(Link& link, const wire::Frame& frame) {
       violation("a message type of no use here");
       return;
   }
+}
+
+// Messages behind the Execute of a COPY, other than Sync and Flush: PostgreSQL gives the connection
+// up over them.
+bool SessionImpl::copy_is_followed(const Link& link) const {
+  for (std::size_t i = 1; i < link.owed.size(); ++i) {
+    if (link.owed[i].expect != Expect::kSync) {
+      return true;
+    }
+  }
+  for (std::size_t i = cursor_; extended_ && i < turn_.size(); ++i) {
+    if (turn_[i].tag != 'S' && turn_[i].tag != 'H') {
+      return true;
+    }
+  }
+  return false;
 }
 
 void SessionImpl::command_complete(Link& link, const wire::Frame& frame) {
@@ -211,7 +240,8 @@ void SessionImpl::ready_for_query(Link& link, const wire::Frame& frame) {
 void SessionImpl::transaction_status(Role role, char status) {
   if (!txn_.open()) {
     if (status != 'I' && role == Role::kClient) {
-      txn_.adopt(settings_);
+      txn_.adopt(implicit_settings_.value_or(settings_));
+      implicit_settings_.reset();
       if (status == 'E') {
         txn_.fail();
       }
@@ -231,6 +261,7 @@ void SessionImpl::transaction_status(Role role, char status) {
                                "the shard did not begin a transaction", "Try again.");
     }
     settings_ = txn_.end(false, settings_);
+    link_->state->settings = settings_.session;
     settings_changed();
   }
 }
@@ -238,8 +269,13 @@ void SessionImpl::transaction_status(Role role, char status) {
 // The server answers nothing more up to the next Sync.
 void SessionImpl::drop_to_sync(Link& link, bool will_retry) {
   while (!link.owed.empty() && link.owed.front().expect != Expect::kSync) {
-    if (link.owed.front().expect == Expect::kParse) {
-      parse_dropped(link, link.owed.front(), will_retry);
+    Owed& owed = link.owed.front();
+    if (owed.expect == Expect::kParse) {
+      parse_dropped(link, owed, will_retry);
+    } else if (owed.evicted != 0) {
+      link.state->prepared.emplace(owed.evicted, 0);  // not closed after all
+    } else if (owed.expect == Expect::kMade && owed.statement && !will_retry) {
+      forget_statement(owed.statement);
     }
     link.owed.pop_front();
   }
@@ -263,9 +299,24 @@ void SessionImpl::parse_dropped(Link& link, Owed& owed, bool will_retry) {
     owed.statement->parse_due = true;
     return;
   }
-  const auto known = statements_.find(owed.statement->name);
-  if (known != statements_.end() && known->second == owed.statement) {
+  forget_statement(owed.statement);
+}
+
+// A name counts only once its ParseComplete has reached the client.
+void SessionImpl::forget_statement(const std::shared_ptr<Prepared>& statement) {
+  const auto known = statements_.find(statement->name);
+  if (known != statements_.end() && known->second == statement) {
     statements_.erase(known);
+  }
+}
+
+void SessionImpl::undo_implicit_settings() {
+  if (implicit_settings_) {
+    settings_ = *std::exchange(implicit_settings_, std::nullopt);
+    settings_changed();
+    if (link_) {
+      link_->state->settings = settings_.session;
+    }
   }
 }
 
@@ -281,6 +332,26 @@ void SessionImpl::server_error(Link& link, const wire::Frame& frame) {
     return;
   }
   const Owed front = link.owed.front();
+  if (front.role == Role::kSettings) {
+    link.dirty = true;
+    turn_error_ = std::move(error);
+    return;  // its ReadyForQuery follows
+  }
+  undo_implicit_settings();
+  if (front.role == Role::kPreamble) {
+    // What follows it fails for its sake; the client hears of this one.
+    context_.stats->count_error(error, true);
+    attempt_.failure = std::move(error);
+    attempt_.preamble_failed = true;
+    attempt_.gates = 0;
+    return;
+  }
+  if (attempt_.preamble_failed) {
+    if (front.expect != Expect::kQuery) {
+      drop_to_sync(link, false);
+    }
+    return;
+  }
   const bool deadlock = attempt_.hold && error.sqlstate == "40P01";
   const bool guard_error = front.role == Role::kQueue || front.role == Role::kGate || deadlock;
   if (guard_error) {
@@ -322,6 +393,7 @@ void SessionImpl::parameter_status(Link& link, const wire::Frame& frame) {
                           link.owed.front().role == Role::kPreamble;
   if (for_client) {
     client_out_ += frame.raw;
+    reported_[std::string(status->name)] = status->value;
   }
 }
 
@@ -344,7 +416,8 @@ void SessionImpl::statement_completed(const routing::Plan& plan, std::string_vie
   switch (statement.kind) {
     case StatementKind::kBegin:
       if (!txn_.open()) {
-        txn_.adopt(settings_);
+        txn_.adopt(implicit_settings_.value_or(settings_));
+        implicit_settings_.reset();
         txn_.set_characteristics(statement);
       }
       break;
@@ -359,8 +432,8 @@ void SessionImpl::statement_completed(const routing::Plan& plan, std::string_vie
         }
         settings_changed();
         link_->state->settings = settings_.session;
-        link_->executed = false;
       }
+      implicit_settings_.reset();
       break;
     case StatementKind::kSavepoint:
       txn_.savepoint(statement.name, settings_);
@@ -380,6 +453,9 @@ void SessionImpl::statement_completed(const routing::Plan& plan, std::string_vie
       break;
     case StatementKind::kSet:
     case StatementKind::kReset:
+      if (extended_ && !txn_.open() && !implicit_settings_) {
+        implicit_settings_ = settings_;
+      }
       apply_set(statement);
       link_->state->settings = settings_.session;
       break;
@@ -404,6 +480,7 @@ void SessionImpl::link_lost(SqlError reason) {
   for (const Owed& owed : link_->owed) {
     commit = commit || (owed.plan && owed.plan->statement.kind == StatementKind::kCommit);
   }
+  // A Sync or a Query that nobody has answered may have committed.
   const bool owes_client = !link_->owed.empty();
   const bool in_transaction = txn_.open() && txn_.bound();
   const bool doubtful = commit || (!in_transaction && writes_in_flight_ && owes_client &&
@@ -415,6 +492,15 @@ void SessionImpl::link_lost(SqlError reason) {
                        "it was applied is unknown",
                        "Read the row again before repeating the write.", error.message);
   }
+  while (!link_->owed.empty()) {
+    drop_to_sync(*link_, false);
+    if (!link_->owed.empty()) {
+      link_->owed.pop_front();
+    }
+  }
+  const bool sync_eaten = copy_in_ && extended_;
+  const bool between_messages = wait_.kind == Wait::Kind::kClient && !copy_in_;
+  undo_implicit_settings();
   discard_link();
   copy_in_ = false;
   attempt_.undecided = false;
@@ -426,14 +512,28 @@ void SessionImpl::link_lost(SqlError reason) {
     return;
   }
   error.severity = "ERROR";
-  const bool sync_was_sent = sync_sent_;
+  txn_.fail();
+  if (between_messages) {
+    // Extended messages without their Sync yet: what they did is gone.
+    report(error);
+    skip_until_sync_ = true;
+    return;
+  }
   if (!extended_) {
     fail_turn(error);
     return;
   }
-  report(error);
+  if (!skip_until_sync_) {
+    report(error);
+  }
   skip_until_sync_ = true;
-  if (sync_was_sent) {
+  if (sync_eaten) {
+    clear_turn();
+    skip_until_sync_ = true;
+    await_client();
+    return;
+  }
+  if (sync_sent_) {
     finish_turn();
     return;
   }

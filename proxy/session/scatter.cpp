@@ -162,6 +162,10 @@ void SessionImpl::start_scatter(std::shared_ptr<const routing::Plan> plan, std::
 
 void SessionImpl::scatter_lease() {
   ScatterRun& run = *scatter_.run;
+  if (run.error) {
+    scatter_give_up();
+    return;
+  }
   const auto& shards = context_.snapshot->shards;
   if (run.links.size() < shards.size()) {
     step_ = &SessionImpl::scatter_lease;
@@ -181,6 +185,10 @@ void SessionImpl::scatter_lease() {
 
 void SessionImpl::scatter_lock() {
   ScatterRun& run = *scatter_.run;
+  if (run.error) {  // a server lost meanwhile
+    scatter_roll_back(&SessionImpl::scatter_finish);
+    return;
+  }
   run.phase = ScatterRun::Phase::kLocking;
   const auto& shards = context_.snapshot->shards;
   const std::uint32_t timeout = run.ordered ? context_.write_hold_ms : kTogetherMs;
@@ -269,7 +277,7 @@ void SessionImpl::scatter_run() {
 
 void SessionImpl::scatter_roll_back(Step then) {
   for (const auto& link : scatter_.run->links) {
-    if (link->status != 'I' && !link->dirty) {
+    if (link->status != 'I' && !link->lost) {
       owe_query(*link, Role::kSilent, "ROLLBACK");
     }
   }
@@ -342,7 +350,7 @@ void SessionImpl::scatter_reply(Link& link, const wire::Frame& frame) {
     return;
   }
   if (link.owed.empty()) {
-    link.dirty = true;
+    link.dirty = link.lost = true;
     scatter_error(link, make_error(ErrorCode::kShardUnavailable,
                                    "the shard broke the protocol: a reply nobody waits for",
                                    "The connection was closed; try again."));
@@ -423,7 +431,8 @@ void SessionImpl::scatter_result(Link& link, const wire::Frame& frame) {
 // read and dropped.
 void SessionImpl::scatter_error(Link& link, SqlError error) {
   ScatterRun& run = *scatter_.run;
-  const bool fatal = error.severity == "FATAL" || error.severity == "PANIC" || link.dirty;
+  const bool fatal = error.severity == "FATAL" || error.severity == "PANIC" || link.lost;
+  link.dirty = link.dirty || (!link.owed.empty() && link.owed.front().role == Role::kSettings);
   const bool lock_timeout =
       run.phase == ScatterRun::Phase::kLocking && error.sqlstate == "55P03" && !fatal;
   if (lock_timeout) {
@@ -440,7 +449,7 @@ void SessionImpl::scatter_error(Link& link, SqlError error) {
     }
   }
   if (fatal) {
-    link.dirty = true;
+    link.dirty = link.lost = true;
     link.owed.clear();
     if (wait_.kind == Wait::Kind::kServer && wait_.link == link.id) {
       scatter_drain(step_);

@@ -6,6 +6,7 @@
 #include "proxy/session/scatter.h"
 #include "proxy/session/search_path.h"
 #include "proxy/session/session_impl.h"
+#include "proxy/session/settings_policy.h"
 
 namespace collegedb::session {
 namespace {
@@ -93,6 +94,12 @@ SessionImpl::SessionImpl(WorkerContext& context, Identity identity)
   settings_.session = base_;
   settings_changed();
   await_client();
+  for (const auto& [name, value] : base_ ? *base_ : Settings{}) {
+    if (auto refused = refused_setting(name, value)) {
+      end_session(std::move(*refused));
+      return;
+    }
+  }
 }
 
 SessionImpl::~SessionImpl() = default;
@@ -100,6 +107,12 @@ SessionImpl::~SessionImpl() = default;
 // --- events ---------------------------------------------------------------------------------
 
 void SessionImpl::on_client(const wire::Frame& frame) {
+  if (copy_in_ && std::string_view("PBDECQF").find(frame.tag) != std::string_view::npos) {
+    end_session(make_error(
+        "08P01", std::string("unexpected message '") + frame.tag + "' during COPY from stdin",
+        "End the COPY with CopyDone or CopyFail first."));
+    return;
+  }
   switch (frame.tag) {
     case 'X':
       on_client_gone();
@@ -127,12 +140,6 @@ void SessionImpl::on_client(const wire::Frame& frame) {
       append_message(frame);
       break;
     case 'Q':
-      if (copy_in_) {
-        end_session(make_error("08P01",
-                               "unexpected message type 0x51 during COPY from stdin; end the COPY "
-                               "with CopyDone or CopyFail first"));
-        return;
-      }
       append_message(frame);
       if (turn_.size() == 1) {
         start_query();
@@ -161,6 +168,10 @@ void SessionImpl::on_client_gone() {
 }
 
 void SessionImpl::on_leased(LinkId id, ServerState& state) {
+  if (wait_.kind != Wait::Kind::kLease) {
+    commands_.push_back(Command{Command::Kind::kDiscard, id});
+    return;
+  }
   auto link = std::make_unique<Link>();
   link->id = id;
   link->shard = wait_.shard;
@@ -174,6 +185,9 @@ void SessionImpl::on_leased(LinkId id, ServerState& state) {
 }
 
 void SessionImpl::on_lease_failed(SqlError error) {
+  if (wait_.kind != Wait::Kind::kLease) {
+    return;
+  }
   if (scatter_.active()) {
     scatter_.run->error = std::move(error);
     scatter_give_up();
@@ -184,11 +198,11 @@ void SessionImpl::on_lease_failed(SqlError error) {
     wait_.shard = attempt_.target.shard;
     return;  // the same wait, another shard
   }
-  turn_error_ = std::move(error);
   if (extended_) {
+    turn_error_ = std::move(error);
     batch_error();
   } else {
-    report_and_finish();
+    abort_and_fail(std::move(error));
   }
 }
 
@@ -239,7 +253,7 @@ void SessionImpl::on_server_lost(LinkId id, std::string_view reason) {
                               "Try again; the shard may be restarting.");
   if (scatter_.active()) {
     if (Link* link = scatter_.run->find(id)) {
-      link->dirty = true;
+      link->dirty = link->lost = true;
       scatter_error(*link, std::move(error));
     }
     return;
@@ -250,6 +264,9 @@ void SessionImpl::on_server_lost(LinkId id, std::string_view reason) {
 }
 
 void SessionImpl::on_control(ControlReply reply) {
+  if (wait_.kind != Wait::Kind::kControl) {
+    return;
+  }
   control_.reset();
   control_reply_ = std::move(reply);
   (this->*step_)();
@@ -280,7 +297,8 @@ void SessionImpl::on_deadline() {
 
 void SessionImpl::on_drain() {
   draining_ = true;
-  if (wait_.kind == Wait::Kind::kClient && !txn_.open() && turn_.empty() && !copy_in_) {
+  if (wait_.kind == Wait::Kind::kClient && !txn_.open() && turn_.empty() && !copy_in_ && !link_ &&
+      !skip_until_sync_) {
     end_session(make_error("57P01", "terminating connection due to administrator command"));
   }
 }
@@ -316,12 +334,17 @@ void SessionImpl::await_delay(std::uint32_t milliseconds, Step then) {
 }
 
 void SessionImpl::finish_turn() {
-  if (link_ && !txn_.open()) {
+  if (link_ && !(txn_.open() && txn_.bound())) {
     release_link();
   }
   if (!txn_.open()) {
     portals_.clear();
   }
+  // Parsed for nobody yet when the batch failed: the client has seen no ParseComplete.
+  boost::unordered::erase_if(statements_,
+                             [](const auto& entry) { return entry.second->parse_due; });
+  implicit_settings_.reset();
+  writes_in_flight_ = false;
   wire::ReadyForQuery{static_cast<wire::TransactionStatus>(txn_.status())}.encode(client_out_);
   skip_until_sync_ = false;
   clear_turn();
@@ -339,7 +362,6 @@ void SessionImpl::clear_turn() {
   furthest_ = 0;
   extended_ = false;
   sync_sent_ = false;
-  writes_in_flight_ = false;
   turn_error_.reset();
   plan_.reset();
   text_plan_.reset();
@@ -448,10 +470,12 @@ std::string_view SessionImpl::setting(std::string_view name) const {
 }
 
 void SessionImpl::settings_changed() {
+  const std::string_view role = setting("role");
   const bool has_path = (settings_.local && settings_.local->contains("search_path")) ||
                         (settings_.session && settings_.session->contains("search_path"));
   search_path_text_ = has_path ? std::string(setting("search_path")) : kDefaultSearchPath;
-  search_path_ = split_search_path(search_path_text_, identity_.user);
+  search_path_ = split_search_path(
+      search_path_text_, role.empty() || role == "none" ? std::string_view(identity_.user) : role);
 }
 
 SessionContext SessionImpl::session_context() const {

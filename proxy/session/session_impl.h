@@ -90,9 +90,10 @@ class SessionImpl {
     bool undecided = false;                // replies after client_mark may still be taken back
     std::uint32_t gates = 0;               // gate rows not answered yet
     bool retryable = false;                // nothing but the guard would be lost
-    bool watch_empty = false;  // an unguarded read: an empty result is checked under the guard
-    bool hold = false;         // autocommit write: a deadlock found in it may be retried
-    bool empty = false;        // watch_empty, and it was
+    bool watch_empty = false;      // an unguarded read: an empty result is checked under the guard
+    bool hold = false;             // autocommit write: a deadlock found in it may be retried
+    bool preamble_failed = false;  // what the transaction began with: `failure` is the client's
+    bool empty = false;            // watch_empty, and it was
     std::optional<SqlError> failure;  // a guard's error, or a deadlock that may be retried
     std::uint64_t started_ns = 0;
   };
@@ -153,20 +154,24 @@ class SessionImpl {
   bool on_flush();
   bool on_query_in_batch();
   void batch_drained();
+  void utility_done();
   bool fail_batch(SqlError error);
   void batch_error();
-  void answer(std::string bytes);  // a made reply, in its turn
-  void poison();                   // the server's open transaction must not commit
+  // A made reply, in its turn; `parsed`: it is that statement's ParseComplete.
+  void answer(std::string bytes, std::shared_ptr<Prepared> parsed = nullptr);
+  void poison();  // the server's open transaction must not commit
   bool describe_statement(const std::shared_ptr<Prepared>& statement);
   bool describe_local(Portal& portal);
   bool execute_local(Portal& portal, const wire::Execute& message);
-  bool execute_utility(const Portal& portal);
+  bool execute_utility(Portal& portal);
   bool flush_first();  // true: waiting until nothing is owed
   bool open_for(const Target& target);
   void ensure_parsed(const std::shared_ptr<Prepared>& statement);
   void refresh_plan(Prepared& statement);
   [[nodiscard]] std::optional<std::size_t> find_bind(std::string_view statement) const;
   Result<Target> target_of_bind(const wire::Bind& bind, const Prepared& statement);
+  [[nodiscard]] bool bound_next(std::string_view statement) const;
+  [[nodiscard]] bool parse_waits_before_cursor() const;
   [[nodiscard]] bool lone_read_batch() const;
   [[nodiscard]] bool is_local(const routing::Plan* plan) const;
 
@@ -178,7 +183,9 @@ class SessionImpl {
   // `then` runs when the wait is over. kRefused leaves turn_error_.
   Acquired acquire(Target& target, Step then);
   void begin_attempt(const Target& target, bool may_watch_empty);
-  void emit_settings(Link& link);
+  [[nodiscard]] const SettingsPtr& settings_wanted() const;
+  bool emit_settings(Link& link);  // true: something was sent
+  void tell_reported();
   void emit_preamble();
   void emit_guard(const Target& target);
   void emit_fence(const Target& target);
@@ -212,6 +219,9 @@ class SessionImpl {
   void link_lost(SqlError reason);
   void drop_to_sync(Link& link, bool will_retry);
   void parse_dropped(Link& link, Owed& owed, bool will_retry);
+  void forget_statement(const std::shared_ptr<Prepared>& statement);
+  void undo_implicit_settings();
+  [[nodiscard]] bool copy_is_followed(const Link& link) const;
   void count_statement(const routing::Plan& plan);
 
   // utility.cpp
@@ -274,7 +284,10 @@ class SessionImpl {
   SettingsState settings_;
   std::vector<std::string> search_path_;
   std::string search_path_text_;
-  boost::unordered_flat_map<std::string, std::string> reported_;  // ParameterStatus the client has
+  boost::unordered_flat_map<std::string, std::string> reported_;  // ParameterStatus forwarded
+  // Settings before the first SET of an implicit transaction of several statements: an error undoes
+  // them with it.
+  std::optional<SettingsState> implicit_settings_;
 
   ByName<std::shared_ptr<Prepared>> statements_;
   ByName<Portal> portals_;

@@ -21,6 +21,12 @@ void Transaction::set_characteristics(const parser::Statement& statement) {
   }
 }
 
+void Transaction::add_characteristics(std::string text, const parser::Statement& statement) {
+  characteristics_.push_back(text);
+  preamble_.push_back(std::move(text));
+  set_characteristics(statement);
+}
+
 void Transaction::adopt(const SettingsState& settings) {
   *this = Transaction{};
   open_ = true;
@@ -44,7 +50,9 @@ void Transaction::chain(const SettingsState& settings) {
   next.at_begin_ = settings;
   if (!preamble_.empty()) {
     next.preamble_.push_back(preamble_.front());
+    next.preamble_.insert(next.preamble_.end(), characteristics_.begin(), characteristics_.end());
   }
+  next.characteristics_ = std::move(characteristics_);
   *this = std::move(next);
 }
 

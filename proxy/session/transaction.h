@@ -42,7 +42,10 @@ class Transaction {
   void fail() noexcept { failed_ = open_; }
   void bind() noexcept { bound_ = true; }
   // A retry: the server's side was rolled back unseen, the client's transaction stands as it was.
-  void unbind() noexcept { bound_ = failed_ = false; }
+  void unbind() noexcept {
+    bound_ = failed_ = false;
+    guarded_.clear();
+  }
   // The server says a transaction is open that the proxy did not begin (a procedure, several
   // statements in one Query).
   void adopt(const SettingsState& settings);
@@ -51,6 +54,10 @@ class Transaction {
   [[nodiscard]] std::string preamble() const;
   void add_to_preamble(std::string text) { preamble_.push_back(std::move(text)); }
   void set_characteristics(const parser::Statement& statement);
+  // SET TRANSACTION before any server is involved; a chained transaction repeats it.
+  void add_characteristics(std::string text, const parser::Statement& statement);
+  // The settings outside the transaction: what ROLLBACK gives back.
+  [[nodiscard]] const SettingsState& at_begin() const noexcept { return at_begin_; }
 
   void savepoint(const std::string& name, const SettingsState& settings);
   // False when no such savepoint exists.
@@ -76,6 +83,7 @@ class Transaction {
   bool read_only_ = false;
   bool fixed_snapshot_ = false;
   std::vector<std::string> preamble_;
+  std::vector<std::string> characteristics_;  // texts of SET TRANSACTION in the preamble
   std::vector<Savepoint> savepoints_;
   std::vector<routing::RoutedKey> guarded_;
   SettingsState at_begin_;

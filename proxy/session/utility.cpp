@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "proxy/session/session_impl.h"
+#include "proxy/session/settings_policy.h"
 
 namespace collegedb::session {
 namespace {
@@ -24,6 +25,13 @@ std::string complete_with_warning(std::string_view tag, std::string_view sqlstat
   std::string out;
   wire::encode_notice(out, warning);
   return out + complete(tag);
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
 }
 
 std::string text_of(const Statement& statement, std::string_view text) {
@@ -108,8 +116,7 @@ SessionImpl::Utility SessionImpl::transaction_control(
                                          "SET TRANSACTION can only be used in transaction blocks");
     return result;
   }
-  txn_.add_to_preamble(text_of(statement, text));
-  txn_.set_characteristics(statement);
+  txn_.add_characteristics(text_of(statement, text), statement);
   result.reply = complete("SET");
   return result;
 }
@@ -192,16 +199,8 @@ SessionImpl::Utility SessionImpl::set_variable(const std::shared_ptr<const routi
   Utility result;
   const bool reset = statement.kind == StatementKind::kReset || statement.value_default;
   const std::string_view tag = statement.kind == StatementKind::kReset ? "RESET" : "SET";
-  if (statement.name.starts_with("collegedb.")) {
-    result.error =
-        make_error("0A000", "routing hints (" + statement.name + ") are not supported yet",
-                   "Restrict the statement to one key instead.");
-    return result;
-  }
-  if (statement.name == "session_authorization") {
-    result.error =
-        make_error("0A000", "SET SESSION AUTHORIZATION is not supported through the proxy",
-                   "Connect as that user, or use SET ROLE.");
+  if (auto refused = refused_setting(lower(statement.name), statement.value)) {
+    result.error = std::move(refused);
     return result;
   }
   if (reset && txn_.open() && base_ &&
@@ -212,6 +211,17 @@ SessionImpl::Utility SessionImpl::set_variable(const std::shared_ptr<const routi
                                   " cannot restore a start-up option inside a transaction block",
                               "Set the value itself, or reset it outside the transaction.");
     return result;
+  }
+  if (reset && !txn_.open() && link_ && link_->open) {
+    // Between statements that have run already and those to come on the same server connection.
+    if (base_ && (statement.name == "all" || base_->contains(statement.name))) {
+      result.error = make_error("0A000",
+                                std::string(tag) + " " + statement.name +
+                                    " cannot restore a start-up option between other statements",
+                                "Send Sync first.");
+      return result;
+    }
+    return to_server(plan);
   }
   if (txn_.open() && !txn_.bound()) {
     txn_.add_to_preamble(text_of(statement, text));
@@ -234,9 +244,7 @@ SessionImpl::Utility SessionImpl::set_variable(const std::shared_ptr<const routi
 
 // Remembers what a SET or RESET that succeeded means for the server connections to come.
 void SessionImpl::apply_set(const Statement& statement) {
-  std::string name = statement.name;
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string name = lower(statement.name);
   if (statement.kind == StatementKind::kReset && name == "all") {
     // role and session_authorization are not part of RESET ALL.
     auto kept = base_ ? std::make_shared<Settings>(*base_) : std::make_shared<Settings>();
@@ -287,8 +295,10 @@ SessionImpl::Utility SessionImpl::deallocate(const Statement& statement) {
 SessionImpl::Utility SessionImpl::discard(const Statement& statement) {
   Utility result;
   if (statement.name == "all") {
-    if (txn_.open()) {
-      result.error = make_error("25001", "DISCARD ALL cannot run inside a transaction block");
+    if (txn_.open() || (link_ && link_->open)) {
+      result.error =
+          make_error("25001", txn_.open() ? "DISCARD ALL cannot run inside a transaction block"
+                                          : "DISCARD ALL cannot be executed within a pipeline");
       return result;
     }
     statements_.clear();

@@ -20,6 +20,7 @@
 #include "proxy/wire/backend.h"
 #include "proxy/wire/bytes.h"
 #include "proxy/wire/frontend.h"
+#include "tests/support/session_world.h"
 #include "tests/unit/routing/fixture.h"
 
 namespace collegedb::session::testing {
@@ -178,6 +179,54 @@ inline std::string closed() {
   wire::encode_close_complete(out);
   return out;
 }
+inline std::string close_portal(std::string_view name) {
+  std::string out;
+  wire::CloseMessage{wire::Target::kPortal, name}.encode(out);
+  return out;
+}
+inline std::string copy_data(std::string_view data) {
+  std::string out;
+  wire::encode_copy_data(out, data);
+  return out;
+}
+inline std::string copy_done() {
+  std::string out;
+  wire::encode_copy_done(out);
+  return out;
+}
+inline std::string copy_fail(std::string_view message) {
+  std::string out;
+  wire::CopyFail{message}.encode(out);
+  return out;
+}
+inline std::string terminate() {
+  std::string out;
+  wire::encode_terminate(out);
+  return out;
+}
+inline std::string function_call() {
+  return std::string("F\0\0\0\x0e\0\0\0\x01\0\0\0\0\0\0", 15);
+}
+inline std::string copy_in() {
+  std::string out;
+  wire::CopyResponse{'G', false, {0}}.encode(out);
+  return out;
+}
+inline std::string copy_out() {
+  std::string out;
+  wire::CopyResponse{'H', false, {0}}.encode(out);
+  return out;
+}
+inline std::string no_data() {
+  std::string out;
+  wire::encode_no_data(out);
+  return out;
+}
+inline std::string parameters(std::vector<std::uint32_t> types = {}) {
+  std::string out;
+  wire::ParameterDescription{std::move(types)}.encode(out);
+  return out;
+}
 inline std::string status(std::string_view name, std::string_view value) {
   std::string out;
   wire::ParameterStatus{name, value}.encode(out);
@@ -185,8 +234,12 @@ inline std::string status(std::string_view name, std::string_view value) {
 }
 // What the guard answers when the key is here: queue, then gate row. `fresh`: the server connection
 // has never seen the guard's statements.
-inline std::string guard_parsed() { return parsed() + parsed() + parsed() + parsed(); }
-inline std::string guard_queue() { return bound() + row() + complete("SELECT 1"); }
+inline std::string guard_parsed() {
+  return parsed() + parsed() + parsed() + parsed();
+}
+inline std::string guard_queue() {
+  return bound() + row() + complete("SELECT 1");
+}
 inline std::string guard_passed(bool fresh = true) {
   return (fresh ? guard_parsed() : "") + guard_queue() + guard_queue();
 }
@@ -202,27 +255,13 @@ inline constexpr std::string_view kGuard = "B(collegedb_queue) E B(collegedb_gat
 
 // --- the conversation ---------------------------------------------------------------------------
 
-inline constexpr AdminFunction::Argument kLocateArguments[] = {{"key", 25, true},
-                                                               {"table", 25, true}};
-inline constexpr AdminFunction::Column kLocateColumns[] = {{"shard", 25}, {"generation", 20}};
-inline constexpr AdminFunction::Argument kMoveArguments[] = {
-    {"key", 25, true}, {"shard", 25, true}, {"dry_run", 16, false}};
-inline constexpr AdminFunction::Column kMoveColumns[] = {{"op", 25}};
-inline constexpr AdminFunction kFunctions[] = {
-    {"collegedb_locate", kLocateArguments, kLocateColumns, false, "where a key lives"},
-    {"collegedb_reassign", kMoveArguments, kMoveColumns, true, "moves a key"}};
-
 // One client of a worker whose cluster is routing::testing::cluster(): db-east, db-west, db-north.
 class Conversation {
  public:
   explicit Conversation(std::vector<std::string> shards = {"db-east", "db-west", "db-north"},
                         Identity identity = {"alice", "app", false, {}})
       : stats_(shards.size()) {
-    auto snapshot = routing::testing::cluster(shards);
-    snapshot.version = 1;
-    snapshot.generation = 5;
-    snapshot.exceptions = std::make_shared<routing::ExceptionMap>();
-    context.snapshot = std::make_shared<const routing::Snapshot>(std::move(snapshot));
+    context.snapshot = test_snapshot(shards);
     context.stats = &stats_;
     context.admin_functions = kFunctions;
     session = std::make_unique<Session>(context, std::move(identity));
@@ -230,11 +269,7 @@ class Conversation {
 
   // A key of `table`'s group that lives on `shard`.
   std::string key_on(routing::ShardId shard, std::string_view group = "public.users") const {
-    for (int i = 1;; ++i) {
-      if (routing::locate(*context.snapshot, group, std::to_string(i)).shard == shard) {
-        return std::to_string(i);
-      }
-    }
+    return testing::key_on(*context.snapshot, shard, group);
   }
 
   Conversation& client(const std::string& bytes) {
@@ -270,15 +305,25 @@ class Conversation {
               expected);
     return *this;
   }
+  // The same for the shard of a scatter that is not waited for.
+  Conversation& sent_to(routing::ShardId shard, std::string_view expected) {
+    for (const auto& [id, held] : held_) {
+      if (held != shard) continue;
+      EXPECT_EQ(letters(std::exchange(outbox_[id], {}), wire::Direction::kFrontend), expected);
+      return *this;
+    }
+    ADD_FAILURE() << "no link to shard " << shard;
+    return *this;
+  }
+  Conversation& sent_nothing() { return sent(""); }
+  // Replies of the servers, each read by the session when it waits for that link.
   Conversation& shard(const std::string& bytes) {
-    const LinkId link = session->wait().link;
     for (const wire::Frame& frame : frames(bytes, wire::Direction::kBackend)) {
       EXPECT_EQ(session->wait().kind, Wait::Kind::kServer) << "nothing is read from shards now";
       if (session->wait().kind != Wait::Kind::kServer) break;
       session->on_server(session->wait().link, frame);
       settle();
     }
-    static_cast<void>(link);
     return *this;
   }
   Conversation& lost(std::string_view reason = "gone") {
@@ -320,6 +365,16 @@ class Conversation {
   Conversation& cancelled() { return ended("cancelled"); }
   Conversation& holds(std::size_t links) {
     EXPECT_EQ(held_.size(), links);
+    return *this;
+  }
+  Conversation& closed() {
+    EXPECT_EQ(session->wait().kind, Wait::Kind::kClosed);
+    return holds(0);
+  }
+  Conversation& lease_failed(std::string_view sqlstate = "53300") {
+    EXPECT_EQ(session->wait().kind, Wait::Kind::kLease);
+    session->on_lease_failed(0, make_error(sqlstate, "no server connection"));
+    settle();
     return *this;
   }
   Conversation& idle() {
