@@ -166,8 +166,9 @@ BEGIN
 END $$;
 
 -- Installs both triggers on one table (or partition). The WHEN clause skips them for writes whose
--- keys a proxy has guarded itself. A partition has the row trigger as a clone of its root's, which
--- can neither be dropped nor made again there.
+-- keys a proxy has guarded itself. A partition gets the row trigger as a clone of its parent's, which
+-- cannot be dropped by itself; the statement trigger of a parent does not fire for an INSERT straight
+-- into the partition, so that one is installed everywhere.
 CREATE OR REPLACE FUNCTION collegedb.install_fence(tbl regclass, in_scope text, in_grp text,
                                                    key_column text, key_expression text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
@@ -177,17 +178,17 @@ BEGIN
     'CREATE TRIGGER collegedb_fence_insert AFTER INSERT ON %s REFERENCING NEW TABLE AS new_rows '
     'FOR EACH STATEMENT WHEN (pg_catalog.current_setting(''collegedb.guarded'', true) IS DISTINCT FROM ''on'') '
     'EXECUTE FUNCTION collegedb.fence_insert(%L, %L, %L)', tbl, in_scope, in_grp, key_expression);
-  IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_trigger t
-                  WHERE t.tgrelid OPERATOR(pg_catalog.=) tbl
-                    AND t.tgname OPERATOR(pg_catalog.=) 'collegedb_fence_update'
-                    AND t.tgparentid OPERATOR(pg_catalog.<>) 0) THEN
-    EXECUTE pg_catalog.format('DROP TRIGGER IF EXISTS collegedb_fence_update ON %s', tbl);
-    EXECUTE pg_catalog.format(
-      'CREATE TRIGGER collegedb_fence_update AFTER UPDATE OF %I ON %s '
-      'FOR EACH ROW WHEN (pg_catalog.current_setting(''collegedb.guarded'', true) IS DISTINCT FROM ''on'') '
-      'EXECUTE FUNCTION collegedb.fence_update(%L, %L, %L)', key_column, tbl, in_scope, in_grp, key_expression);
-  END IF;
   EXECUTE pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER collegedb_fence_insert', tbl);
+  IF EXISTS (SELECT 1 FROM pg_catalog.pg_trigger t WHERE t.tgrelid = tbl AND t.tgparentid <> 0
+               AND t.tgname = 'collegedb_fence_update') THEN
+    EXECUTE pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER collegedb_fence_update', tbl);
+    RETURN;
+  END IF;
+  EXECUTE pg_catalog.format('DROP TRIGGER IF EXISTS collegedb_fence_update ON %s', tbl);
+  EXECUTE pg_catalog.format(
+    'CREATE TRIGGER collegedb_fence_update AFTER UPDATE OF %I ON %s '
+    'FOR EACH ROW WHEN (pg_catalog.current_setting(''collegedb.guarded'', true) IS DISTINCT FROM ''on'') '
+    'EXECUTE FUNCTION collegedb.fence_update(%L, %L, %L)', key_column, tbl, in_scope, in_grp, key_expression);
   EXECUTE pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER collegedb_fence_update', tbl);
 END $$;
 
