@@ -151,7 +151,7 @@ Task<ConnectResult> Connector::attempt(const ShardTarget& shard, const Host& hos
   auto backend = std::make_unique<Backend>(std::move(socket));
   stream_ = &backend->stream;
   Result<void> done = co_await negotiate_tls(backend->stream, shard, host, tls);
-  if (done) done = co_await log_in(*backend, shard, host);
+  if (done) done = co_await log_in(*backend, shard);
   stream_ = nullptr;
   if (aborted_ || timed_out_) co_return interrupted();
   if (!done) co_return done.error();
@@ -185,8 +185,8 @@ Task<Result<void>> Connector::negotiate_tls(Stream& stream, const ShardTarget& s
   co_return co_await stream.handshake_client(shard.tls.get(), std::move(name), verify_host);
 }
 
-Task<Result<void>> Connector::log_in(Backend& backend, const ShardTarget& shard, const Host& host) {
-  BackendLogin login(shard.target, shard.target.password_for(host), random_base64(18));
+Task<Result<void>> Connector::log_in(Backend& backend, const ShardTarget& shard) {
+  BackendLogin login(shard.target, shard.target.password, random_base64(18));
   for (;;) {
     if (!login.out().empty()) {
       const IoResult sent = co_await backend.stream.write_all(login.out());

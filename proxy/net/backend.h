@@ -84,7 +84,7 @@ class Connector {
   Task<Result<void>> open(Socket& socket, Endpoint endpoint);
   Task<Result<void>> negotiate_tls(Stream& stream, const ShardTarget& shard, const Host& host,
                                    Tls tls);
-  Task<Result<void>> log_in(Backend& backend, const ShardTarget& shard, const Host& host);
+  Task<Result<void>> log_in(Backend& backend, const ShardTarget& shard);
   [[nodiscard]] SqlError interrupted() const;
 
   Executor executor_;

@@ -1,16 +1,13 @@
 #include "proxy/net/conninfo.h"
 
 #include <libpq-fe.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 
 namespace collegedb::net {
 namespace {
@@ -108,23 +105,6 @@ std::string file_or_default(const Values& values, std::string_view key, std::str
   return !path.empty() && ::access(path.c_str(), R_OK) == 0 ? path : std::string{};
 }
 
-// The next field of a .pgpass line; backslash escapes the next character.
-std::string next_field(std::string_view& line) {
-  std::string field;
-  while (!line.empty()) {
-    const char c = line.front();
-    line.remove_prefix(1);
-    if (c == ':') break;
-    if (c == '\\' && !line.empty()) {
-      field.push_back(line.front());
-      line.remove_prefix(1);
-    } else {
-      field.push_back(c);
-    }
-  }
-  return field;
-}
-
 }  // namespace
 
 std::string Host::text() const {
@@ -132,7 +112,7 @@ std::string Host::text() const {
   return (name.empty() ? address : name) + ":" + std::to_string(port);
 }
 
-Result<Target> parse_conninfo(const std::string& conninfo) {
+Result<Target> parse_target(const std::string& conninfo) {
   char* message = nullptr;
   const Options given(PQconninfoParse(conninfo.c_str(), &message));
   const std::unique_ptr<char, void (*)(void*)> owned(message, PQfreemem);
@@ -151,7 +131,6 @@ Result<Target> parse_conninfo(const std::string& conninfo) {
   target.user = values["user"];
   target.database = values["dbname"].empty() ? target.user : values["dbname"];
   target.password = values["password"];
-  target.passfile = values["passfile"].empty() ? home_file(".pgpass") : values["passfile"];
   target.options = values["options"];
   if (!values["application_name"].empty()) target.application_name = values["application_name"];
   const auto mode = parse_ssl_mode(values["sslmode"].empty() ? "prefer" : values["sslmode"]);
@@ -167,38 +146,6 @@ Result<Target> parse_conninfo(const std::string& conninfo) {
   const int seconds = std::atoi(values["connect_timeout"].c_str());
   if (seconds > 0) target.connect_timeout = std::chrono::seconds(seconds);
   return target;
-}
-
-std::string Target::password_for(const Host& host) const {
-  if (!password.empty() || passfile.empty()) return password;
-  struct stat status{};
-  // As libpq: a file that others may read is not used.
-  if (::stat(passfile.c_str(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return {};
-  }
-  std::ostringstream text;
-  text << std::ifstream(passfile).rdbuf();
-  const std::string name = host.is_unix() || host.name.empty() ? "localhost" : host.name;
-  return find_password(text.str(), name, std::to_string(host.port), database, user);
-}
-
-std::string find_password(std::string_view file, std::string_view host, std::string_view port,
-                          std::string_view database, std::string_view user) {
-  const std::array<std::string_view, 4> wanted = {host, port, database, user};
-  while (!file.empty()) {
-    std::string_view line = file.substr(0, file.find('\n'));
-    file.remove_prefix(std::min(file.size(), line.size() + 1));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.starts_with('#')) continue;
-    bool matches = true;
-    for (const std::string_view value : wanted) {
-      const bool any = line.starts_with("*:");
-      matches = (next_field(line) == value || any) && matches;
-    }
-    if (matches && !line.empty()) return next_field(line);
-  }
-  return {};
 }
 
 }  // namespace collegedb::net

@@ -1,5 +1,5 @@
 // A libpq connection string as the values a server connection needs. libpq parses it and gives its
-// own defaults (environment included); everything else is ours.
+// own defaults (environment included); passwords of password files are in it already (config).
 #pragma once
 
 #include <cstdint>
@@ -28,22 +28,13 @@ struct Target {
   std::string database;
   std::string user;
   std::string password;
-  std::string passfile;
   std::string application_name = "collegedb";
   std::string options;
   SslMode ssl_mode = SslMode::kPrefer;
   std::string ssl_root_cert, ssl_cert, ssl_key;
   Milliseconds connect_timeout{5000};  // for each host
-
-  // `password`, else the entry of the password file for this host.
-  [[nodiscard]] std::string password_for(const Host& host) const;
 };
 
-[[nodiscard]] Result<Target> parse_conninfo(const std::string& conninfo);
-
-// The password of the first matching line of a file in libpq's .pgpass format; empty = none.
-[[nodiscard]] std::string find_password(std::string_view file, std::string_view host,
-                                        std::string_view port, std::string_view database,
-                                        std::string_view user);
+[[nodiscard]] Result<Target> parse_target(const std::string& conninfo);
 
 }  // namespace collegedb::net

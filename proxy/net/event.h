@@ -20,7 +20,10 @@ class Event {
   void set() {
     set_ = true;
     if (!waiter_) return;
-    asio::post(executor_, std::exchange(waiter_, nullptr));
+    // In a lambda: posting the erased handler itself wraps it in itself without end (Boost 1.81).
+    asio::post(executor_, [waiter = std::exchange(waiter_, nullptr)]() mutable {
+      std::move(waiter)();
+    });
   }
 
   // Returns once set() has been called since the last return; consumes it.

@@ -165,7 +165,6 @@ void Listener::stop() {
     socket->descriptor.close(ignored);
     if (!socket->path.empty()) ::unlink(socket->path.c_str());
   }
-  for (const auto& pause : pauses_) pause->cancel();
 }
 
 Task<void> Listener::accept_loop(Listener* listener, Socket* socket) {
@@ -176,8 +175,7 @@ Task<void> Listener::accept_loop(Listener* listener, Socket* socket) {
     if (listener->accept_all(*socket)) continue;
     spdlog::warn("cannot accept a client: {}", errno_text());
     pause.expires_after(kBackOff);
-    const auto [interrupted] = co_await pause.async_wait(tup);
-    if (interrupted) co_return;
+    co_await pause.async_wait(tup);
   }
 }
 

@@ -60,7 +60,6 @@ class Listener {
   OnAccept on_accept_;
   std::vector<std::unique_ptr<Socket>> sockets_;
   std::vector<std::uint16_t> ports_;
-  std::vector<std::unique_ptr<Timer>> pauses_;
   bool stopped_ = false;
 };
 

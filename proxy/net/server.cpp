@@ -26,7 +26,7 @@ std::size_t overflow(std::size_t max_clients) {
 std::vector<ShardTarget> make_targets(const Config& config) {
   std::vector<ShardTarget> targets;
   for (const ShardConfig& shard : config.shards) {
-    auto target = parse_conninfo(shard.conninfo);
+    auto target = parse_target(shard.conninfo);
     if (!target)
       throw std::runtime_error("shard \"" + shard.name + "\": " + target.error().message);
     auto tls = make_server_side_tls(*target);
@@ -118,24 +118,34 @@ bool Server::wait_acknowledged(std::uint64_t version, Milliseconds timeout) {
   });
 }
 
+Result<void> Server::reload(const Config& config) {
+  auto tls = make_client_side_tls(config.tls);
+  if (!tls) return tls.error();
+  for (const auto& worker : workers_) worker->reload(config, *tls);
+  return {};
+}
+
 void Server::stop_listening() {
   if (!accept_thread_.joinable()) return;
   asio::post(accept_io_, [this] { listener_->stop(); });
   accept_thread_.join();
 }
 
-void Server::drain() {
+void Server::begin_drain() {
   const std::lock_guard lock(stop_mutex_);
   if (!started_ || stopped_) return;
   stop_listening();
   for (const auto& worker : workers_) worker->drain();
+}
+
+void Server::drain() {
+  begin_drain();
   const TimePoint limit = Clock::now() + shared_.config.proxy.drain_timeout;
-  while (shared_.clients.load() > 0 && Clock::now() < limit) {
-    std::this_thread::sleep_for(kDrainPoll);
-  }
-  if (const std::size_t left = shared_.clients.load(); left > 0) {
-    spdlog::warn("drain timeout: {} clients are still connected and will be closed", left);
-  }
+  while (open_clients() > 0 && Clock::now() < limit) std::this_thread::sleep_for(kDrainPoll);
+  const std::size_t left = open_clients();
+  if (left == 0) return;
+  spdlog::warn("drain timeout: {} clients are still connected and will be closed", left);
+  stop();
 }
 
 void Server::stop() {

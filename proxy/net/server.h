@@ -45,8 +45,16 @@ class Server {
   // True once every worker plans by `version` or a later one.
   [[nodiscard]] bool wait_acknowledged(std::uint64_t version, Milliseconds timeout);
 
-  // Stops accepting and ends each session at its next transaction boundary (57P01); after
-  // proxy.drain_timeout the rest is ended. Blocks until no client is left. Idempotent.
+  // Users, authentication and certificates of `config`, for logins from now on. An error changes
+  // nothing.
+  [[nodiscard]] Result<void> reload(const Config& config);
+
+  // Stops accepting; each session ends at its next transaction boundary (57P01). Returns at once:
+  // open_clients() says how many are left. Idempotent.
+  void begin_drain();
+  [[nodiscard]] std::size_t open_clients() const { return shared_.clients.load(); }
+  // begin_drain(), then blocks until no client is left or proxy.drain_timeout is over, which ends
+  // the rest.
   void drain();
   // Ends everything now and joins the threads. Idempotent.
   void stop();

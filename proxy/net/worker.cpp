@@ -61,6 +61,7 @@ Worker::Worker(std::size_t index, std::size_t workers, ServerShared& shared,
       shared_(shared),
       stats_(shared.registry.worker(index)),
       policy_(shared.config, shared.login_secret),
+      client_tls_(shared.client_tls),
       mailbox_(std::make_shared<Mailbox>(io_)),
       work_(io_.get_executor()),
       watchdog_(io_.get_executor()),
@@ -107,6 +108,13 @@ void Worker::publish(std::shared_ptr<const routing::Snapshot> snapshot,
   mailbox_->post([this, snapshot = std::move(snapshot), done = std::move(done)] {
     context_.snapshot = snapshot;
     if (done) done();
+  });
+}
+
+void Worker::reload(LoginConfig login, TlsContext client_tls) {
+  mailbox_->post([this, login = std::move(login), client_tls = std::move(client_tls)] {
+    policy_ = session::LoginPolicy(login, shared_.login_secret);
+    client_tls_ = client_tls;
   });
 }
 

@@ -35,7 +35,7 @@ struct ServerShared {
   std::span<const session::AdminFunction> admin_functions;
   metrics::Registry& registry;
   std::vector<ShardTarget> shards;  // by routing::ShardId
-  TlsContext client_tls;
+  TlsContext client_tls;  // at start; each worker has its own afterwards
   std::string login_secret;
   std::vector<Worker*> workers;
 
@@ -74,6 +74,8 @@ class Worker {
   void accept(UniqueFd fd, std::string address, bool local, bool refused);
   // `done` runs on the worker's thread once new statements see the snapshot.
   void publish(std::shared_ptr<const routing::Snapshot> snapshot, std::function<void()> done);
+  // For logins that start afterwards.
+  void reload(LoginConfig login, TlsContext client_tls);
   void drain();
   void stop();
 
@@ -84,7 +86,7 @@ class Worker {
   [[nodiscard]] metrics::WorkerStats& stats() { return stats_; }
   [[nodiscard]] session::WorkerContext& context() { return context_; }
   [[nodiscard]] session::LoginPolicy& policy() { return policy_; }
-  [[nodiscard]] SSL_CTX* client_tls() { return shared_.client_tls.get(); }
+  [[nodiscard]] SSL_CTX* client_tls() { return client_tls_.get(); }
   [[nodiscard]] Milliseconds login_timeout() const;
   [[nodiscard]] Milliseconds wait_timeout() const;
   // REQUIRES a shard of the configuration.
@@ -119,6 +121,7 @@ class Worker {
   metrics::WorkerStats& stats_;
   session::WorkerContext context_;
   session::LoginPolicy policy_;
+  TlsContext client_tls_;
 
   asio::io_context io_{1};
   std::shared_ptr<Mailbox> mailbox_;
