@@ -129,14 +129,21 @@ ControlSession::ControlSession(const ShardConfig& shard, const SessionOptions& o
     throw lost(shard_, connection_.get());
   }
   PQsetNoticeReceiver(connection_.get(), &ControlSession::receive_notice, this);
-  run("SELECT pg_catalog.set_config(name, value, false) FROM (VALUES ('search_path', 'pg_catalog'),"
+  std::string settings =
+      "SELECT pg_catalog.set_config(name, value, false) FROM (VALUES ('search_path', 'pg_catalog'),"
       " ('statement_timeout', $1), ('lock_timeout', $2),"
       " ('idle_in_transaction_session_timeout', $3), ('client_min_messages', 'notice'),"
       " ('DateStyle', 'ISO, MDY'), ('IntervalStyle', 'postgres'), ('TimeZone', 'UTC'),"
       " ('bytea_output', 'hex'), ('extra_float_digits', '1'), ('synchronous_commit', 'on'),"
       " ('default_transaction_read_only', 'off'), ('standard_conforming_strings', 'on'),"
-      " ('default_transaction_isolation', 'read committed'), ('row_security', 'off'))"
-      " AS settings (name, value)",
+      " ('default_transaction_isolation', 'read committed'), ('row_security', 'off')";
+  if (server_version() >= 140000) {
+    settings += ", ('idle_session_timeout', '0')";
+  }
+  if (server_version() >= 170000) {
+    settings += ", ('transaction_timeout', '0')";
+  }
+  run(settings + ") AS settings (name, value)",
       {milliseconds(options.statement_timeout), milliseconds(options.lock_timeout),
        milliseconds(options.idle_in_transaction_timeout)});
 }

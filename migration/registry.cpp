@@ -416,7 +416,7 @@ void await_proxies(ControlSession& journal, const std::string& scope,
   spdlog::warn("a proxy has not taken over registry version {} in time", registry_version);
 }
 
-void resolve_tables(const Config& config) {
+void complete_tables(const Config& config) {
   ControlSession journal(config.shards[config.journal_index()]);
   for (const RegisteredTable& table : read_registry(journal, config.journal.scope)) {
     if (table.kind != "sharded" || !table.key_type.empty() ||
@@ -428,6 +428,11 @@ void resolve_tables(const Config& config) {
       throw SqlFailure(done.error(), journal.shard());
     }
   }
+}
+
+void resolve_tables(const Config& config) {
+  complete_tables(config);
+  ControlSession journal(config.shards[config.journal_index()]);
   const std::vector<RegisteredTable> tables = read_registry(journal, config.journal.scope);
   Cluster shards(config);
   shards.begin();

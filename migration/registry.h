@@ -32,6 +32,10 @@ struct TableRequest {
 [[nodiscard]] Result<RegisteredTable> local_table(const Config& config,
                                                   const TableRequest& request);
 
+// Completes tables that were registered before they existed and have been created without the
+// proxy. Throws SqlFailure.
+void complete_tables(const Config& config);
+
 // Completes tables that were registered before they existed, and repairs insert fences and the
 // stride of sequences on all shards. Throws SqlFailure.
 void resolve_tables(const Config& config);

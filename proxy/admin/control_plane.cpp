@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "migration/registry.h"
 #include "proxy/admin/broadcast.h"
 #include "proxy/admin/two_phase.h"
 
@@ -98,6 +99,9 @@ void ControlPlane::shutdown() {
 
 void ControlPlane::finish_two_phase() {
   admin::finish_two_phase(config_);
+  if (config_.has_journal()) {
+    migration::complete_tables(config_);
+  }
 }
 
 ControlReply ControlPlane::perform(const session::ControlRequest& request) noexcept {

@@ -103,6 +103,7 @@ TEST_F(BroadcastTest, AnErrorOfPrepareRollsAllBack) {
 
 TEST_F(BroadcastTest, RefusesSeveralStatementsAndCopy) {
   EXPECT_EQ(ddl("CREATE TABLE t (id int); COMMIT").error().sqlstate, "42601");
+  EXPECT_EQ(ddl("COPY (SELECT 1) TO STDOUT").error().sqlstate, "0A000");
   EXPECT_EQ(everywhere("SELECT to_regclass('public.t') IS NOT NULL"), "fff");
 }
 

@@ -309,6 +309,20 @@ TEST_F(TablesTest, AfterShutdownEverythingIsAnsweredWith57P01) {
   EXPECT_EQ(error(call("collegedb_pools", {})).sqlstate, "57P01");
 }
 
+TEST_F(TablesTest, ATableCreatedPastTheProxyIsCompletedByRecovery) {
+  ASSERT_FALSE(
+      migration::shard_table(config, {.table = "late", .may_be_missing = true}).has_error());
+  EXPECT_EQ(store_->reload(5s)->find_table({"public", "late"}, {})->key_column, "");
+  control_->finish_two_phase();
+  EXPECT_EQ(ask(0, "SELECT key_type IS NULL FROM collegedb.tables"), "t");
+  tell_all("CREATE TABLE late (id uuid)");
+  control_->finish_two_phase();
+  const auto snapshot = store_->refresh(store_->current()->version, 5s);
+  EXPECT_EQ(snapshot->find_table({"public", "late"}, {})->key_column, "id");
+  EXPECT_EQ(snapshot->find_table({"public", "late"}, {})->key_type, routing::KeyType::kUuid);
+  EXPECT_EQ(ask(2, "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'collegedb_fence%'"), "2");
+}
+
 TEST_F(TablesTest, StubsOfAllFunctionsCanBeInstalled) {
   migration::install_schema(config, admin::stubs());
   EXPECT_EQ(ask(1,
