@@ -2,9 +2,9 @@
 // the waiter inline: it posts. The owner keeps the io_context running while somebody waits.
 #pragma once
 
-#include <boost/asio/any_completion_handler.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/post.hpp>
+#include <memory>
 #include <utility>
 
 #include "proxy/net/asio.h"
@@ -20,10 +20,7 @@ class Event {
   void set() {
     set_ = true;
     if (!waiter_) return;
-    // In a lambda: posting the erased handler itself wraps it in itself without end (Boost 1.81).
-    asio::post(executor_, [waiter = std::exchange(waiter_, nullptr)]() mutable {
-      std::move(waiter)();
-    });
+    asio::post(executor_, [waiter = std::move(waiter_)] { waiter->resume(); });
   }
 
   // Returns once set() has been called since the last return; consumes it.
@@ -36,11 +33,26 @@ class Event {
   Task<void> suspend() {
     const asio::use_awaitable_t<Executor> token{};
     return asio::async_initiate<const asio::use_awaitable_t<Executor>, void()>(
-        [this](auto handler) { waiter_ = std::move(handler); }, token);
+        [this](auto handler) {
+          waiter_ = std::make_unique<Holder<decltype(handler)>>(std::move(handler));
+        },
+        token);
   }
 
+  // Not any_completion_handler: Boost 1.81's recurses without end when it is moved into another.
+  struct Waiter {
+    virtual ~Waiter() = default;
+    virtual void resume() = 0;
+  };
+  template <class Handler>
+  struct Holder final : Waiter {
+    explicit Holder(Handler suspended) : handler(std::move(suspended)) {}
+    void resume() override { std::move(handler)(); }
+    Handler handler;
+  };
+
   Executor executor_;
-  asio::any_completion_handler<void()> waiter_;
+  std::unique_ptr<Waiter> waiter_;
   bool set_ = false;
 };
 
