@@ -79,14 +79,14 @@ const std::vector<std::string> kNumbersStored = {"42",   "-42", "7",  "4", "5",
                                                  "1000", "15",  "12", "0", "12345"};
 
 const std::vector<std::string> kTexts = {
-    "'a'",  "'a '",      "'a  '",      "'A'",           "''",           "' '",
-    "'42'", "'a'::text", "'a '::text", "'a '::varchar", "'a '::bpchar", "'a'::bpchar",
-    "42",   "042",       "42::text",   "'\xc3\xa4'",    "'\xc3\x84'",   "NULL"};
+    "'a'",       "'a '",       "'a  '",         "'A'",          "''",          "' '", "'42'",
+    "'a'::text", "'a '::text", "'a '::varchar", "'a '::bpchar", "'a'::bpchar", "42",  "042",
+    "42::text",  "'\xc3\xa4'", "'\xc3\x84'",    "'abc  '",      "NULL"};
 const std::vector<std::string> kTextsStored = {"'a'", "'a '", "'A'",        "'A '",      "''",
                                                "' '", "'42'", "'\xc3\xa4'", "'\xc3\x84'"};
 std::vector<Argument> text_parameters() {
   std::vector<Argument> out;
-  for (const char* value : {"a", "a ", "A", ""}) {
+  for (const char* value : {"a", "a ", "A", "", "abc "}) {
     for (const Oid type : {0u, 25u, 1042u, 1043u, 705u}) {
       out.push_back({value, false, type});
       out.push_back({value, true, type});
