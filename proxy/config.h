@@ -14,15 +14,15 @@ namespace collegedb {
 
 struct ShardConfig {
   std::string name;
-  std::string conninfo;   // libpq connection string, password included after password_env/PGPASSFILE
+  std::string conninfo;  // libpq connection string, password included after password_env/PGPASSFILE
   std::string region;
   std::uint64_t max_size = 0;  // bytes; 0 = no limit
 };
 
 struct TableConfig {
-  std::string name;          // optionally schema-qualified
+  std::string name;  // optionally schema-qualified
   std::string key;
-  std::string colocate_with; // empty = its own group
+  std::string colocate_with;  // empty = its own group
 };
 
 struct Config {
@@ -54,7 +54,7 @@ struct Config {
   enum class PoolMode : std::uint8_t { kTransaction, kSession };
   struct Pool {
     PoolMode mode = PoolMode::kTransaction;
-    unsigned size = 20;      // server connections per shard per process, hard cap
+    unsigned size = 20;  // server connections per shard per process, hard cap
     unsigned min_size = 0;
     std::chrono::milliseconds wait_timeout{10000};
     std::chrono::milliseconds server_idle_timeout{600000};
@@ -65,7 +65,7 @@ struct Config {
   } pool;
   struct Routing {
     std::string placement = "computed";
-    std::string strategy = "hash";        // or "mixed" with the two below
+    std::string strategy = "hash";  // or "mixed" with the two below
     std::string strategy_read, strategy_write;
     std::string target_region;
     std::chrono::milliseconds mapping_cache_ttl{30000};
@@ -74,7 +74,7 @@ struct Config {
     bool cross_shard_two_phase = true;
   } routing;
   struct Journal {
-    std::string shard;                    // empty = not configured
+    std::string shard;  // empty = not configured
     std::string scope = "default";
     std::chrono::milliseconds recovery_interval{5000};
     bool auto_init = true;
@@ -109,8 +109,8 @@ struct ConfigFault {
 };
 struct LoadedConfig {
   Config config;
-  std::vector<ConfigFault> faults;    // empty = usable
-  std::vector<std::string> notices;   // accepted keys of features that are not active yet
+  std::vector<ConfigFault> faults;   // empty = usable
+  std::vector<std::string> notices;  // accepted keys of features that are not active yet
 };
 
 // Reads the file and the users file beside it; reports every fault at once. Never throws.
