@@ -3,6 +3,7 @@
 // breaks `require`. Used by the tests that break conversations at every step, and by the fuzzer.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -325,7 +326,8 @@ class ModelServer {
     std::erase_if(key, [](char c) { return c == '{' || c == '}' || c == '"'; });
     switch (hooks_.choose(gate ? 8 : 6)) {
       case 1:
-        error(gate ? guard::kMoved : "40P01", "moved", hooks_.other_shard + "\nop\n" + key);
+        error(gate ? guard::kMoved : "40P01", "moved",
+              hooks_.other_shard + "\nop\n" + key.substr(0, key.find(',')));
         return false;
       case 2:
         error(gate ? guard::kStale : "40001", "stale", "9");
@@ -339,7 +341,13 @@ class ModelServer {
       default:
         break;
     }
-    if (gate) gates_.insert({values.size() > 3 ? values[3] : "", key});
+    if (gate && values.size() > 4) {
+      for (std::size_t at = 0; at <= key.size();) {
+        const std::size_t end = std::min(key.find(',', at), key.size());
+        gates_.insert({values[3], key.substr(at, end - at)});
+        at = end + 1;
+      }
+    }
     row("");
     complete("SELECT 1");
     return true;
