@@ -149,6 +149,38 @@ KeyType checked_key_type(ControlSession& session, const RegisteredTable& table) 
   return key->type;
 }
 
+// Views over registered tables, through any number of views, and relatives by inheritance or
+// partitioning: each shard shows only its part of their rows.
+void read_dependents(ControlSession& session, const std::vector<RegisteredTable>& tables,
+                     Snapshot& snapshot) {
+  std::vector<std::string> names;
+  for (const RegisteredTable& table : tables) {
+    if (table.kind != "local") {
+      names.push_back(table.name.qualified);
+    }
+  }
+  const Rows rows = session.run(
+      "WITH RECURSIVE registered (oid) AS ("
+      " SELECT pg_catalog.to_regclass(u.name)::pg_catalog.oid"
+      " FROM pg_catalog.unnest($1::pg_catalog.text[]) u (name)),"
+      " related (oid) AS (SELECT oid FROM registered UNION SELECT x.oid FROM related r, LATERAL ("
+      " SELECT w.ev_class FROM pg_catalog.pg_depend d"
+      " JOIN pg_catalog.pg_rewrite w ON w.oid = d.objid"
+      " WHERE d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass"
+      " AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = r.oid"
+      " UNION ALL SELECT h.inhrelid FROM pg_catalog.pg_inherits h WHERE h.inhparent = r.oid"
+      " UNION ALL SELECT h.inhparent FROM pg_catalog.pg_inherits h WHERE h.inhrelid = r.oid)"
+      " x (oid))"
+      " SELECT n.nspname, c.relname FROM related r JOIN pg_catalog.pg_class c ON c.oid = r.oid"
+      " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+      " WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')"
+      " AND NOT EXISTS (SELECT 1 FROM registered g WHERE g.oid = c.oid)",
+      {migration::array_text(names)});
+  for (int i = 0; i < rows.size(); ++i) {
+    snapshot.dependent_relations.push_back({rows.text(i, 0), rows.text(i, 1)});
+  }
+}
+
 void add_tables(ControlSession& session, const std::vector<RegisteredTable>& tables,
                 Snapshot& snapshot) {
   Catalog catalog = read_catalog(session, tables);
@@ -173,14 +205,17 @@ void add_tables(ControlSession& session, const std::vector<RegisteredTable>& tab
     }
     snapshot.tables.push_back(std::move(info));
   }
+  read_dependents(session, tables, snapshot);
 }
 
 // Only what came with the server: a function an extension or a superuser put into pg_catalog is as
-// opaque as any other.
+// opaque as any other, and so is a name that another schema overloads.
 void read_builtin_functions(ControlSession& session, Snapshot& snapshot) {
   const Rows rows = session.run(
       "SELECT DISTINCT proname FROM pg_catalog.pg_proc"
-      " WHERE pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND oid < 16384");
+      " WHERE pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND oid < 16384"
+      " EXCEPT SELECT p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n"
+      " ON n.oid = p.pronamespace WHERE p.oid >= 16384 AND n.nspname <> 'collegedb'");
   snapshot.builtin_functions.reserve(static_cast<std::size_t>(rows.size()));
   for (int i = 0; i < rows.size(); ++i) {
     snapshot.builtin_functions.insert(rows.text(i, 0));

@@ -55,6 +55,26 @@ class StoreTest : public pgtest::ClusterTest {
   std::shared_ptr<const routing::Snapshot> last_;
 };
 
+// A view or a partition of a sharded table holds only one shard's part: it must not pass for a
+// table of the journal shard.
+TEST_F(StoreTest, KnowsWhatShowsRowsOfRegisteredTables) {
+  tell_all(
+      "CREATE VIEW names AS SELECT name FROM users; CREATE VIEW short AS SELECT * FROM names;"
+      "CREATE VIEW other AS SELECT 1; CREATE TABLE child () INHERITS (orders);"
+      "CREATE FUNCTION public.lower(bigint) RETURNS text LANGUAGE sql AS 'SELECT $1::text'");
+  routing::Store store(config);
+  const auto snapshot = store.load();
+  const std::vector<std::string> path = {"public"};
+  EXPECT_TRUE(snapshot->is_dependent({"", "names"}, path));
+  EXPECT_TRUE(snapshot->is_dependent({"", "short"}, path));
+  EXPECT_TRUE(snapshot->is_dependent({"public", "child"}, path));
+  EXPECT_FALSE(snapshot->is_dependent({"", "other"}, path));
+  EXPECT_FALSE(snapshot->is_dependent({"", "users"}, path));
+  // A name that somebody overloads is not a built-in any more.
+  EXPECT_FALSE(snapshot->builtin_functions.contains("lower"));
+  EXPECT_TRUE(snapshot->builtin_functions.contains("upper"));
+}
+
 TEST_F(StoreTest, ReadsTheWholePicture) {
   add_exception("7", "sc");
   routing::Store store(config);
