@@ -1,6 +1,7 @@
 #include "migration/mover.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <thread>
 #include <utility>
@@ -63,6 +64,15 @@ Clock Clock::steady() {
 std::string gid_of(const Unit& unit, std::int32_t attempt, Side side) {
   return "collegedb:" + unit.scope + ":" + unit.op + ":" + std::to_string(attempt) +
          (side == Side::kSource ? ":src" : ":dst");
+}
+
+std::int32_t attempt_of(const Unit& unit, std::string_view gid) {
+  const std::string head = "collegedb:" + unit.scope + ":" + unit.op + ":";
+  if (!gid.starts_with(head)) return 0;
+  std::int32_t attempt = 0;
+  const std::string_view rest = gid.substr(head.size());
+  std::from_chars(rest.data(), rest.data() + rest.size(), attempt);
+  return attempt;
 }
 
 Mover::Mover(MoveRecord record, Position at, Parts parts, Options options)
@@ -133,10 +143,10 @@ Event Mover::perform(Command command) {
     case Command::kRetireRows:
       return retire_rows();
     case Command::kPrepareDestination:
-      destination.prepare(gid(Side::kDestination));
+      destination.prepare(record_.unit, gid(Side::kDestination));
       return Event::kDone;
     case Command::kPrepareSource:
-      source.prepare(gid(Side::kSource));
+      source.prepare(record_.unit, gid(Side::kSource));
       return Event::kDone;
     case Command::kJournalCommitted:
       return decide();
@@ -339,6 +349,11 @@ Event Mover::inspect() {
                                                .archive = from.archive,
                                                .source_rows = from.rows,
                                                .destination_rows = to.rows});
+  if (decision.event == Event::kUnclear) {
+    // What looks impossible may be the work of somebody who has taken over since.
+    const auto now = parts_.journal.load(record_.unit.op);
+    if (!now || now->token != record_.token) return Event::kFenced;
+  }
   drop_copy_ = decision.drop_copy;
   destination_done_ = from.tombstone && !to.prepared;
   if (decision.event == Event::kUnclear || decision.event == Event::kAbort) {
@@ -349,8 +364,8 @@ Event Mover::inspect() {
 
 Event Mover::roll_back_halves() {
   both(point::kRollbackHalvesMiddle,
-       [&](Shard& shard, Side) { shard.rollback_halves(record_.unit); });
-  if (drop_copy_ && !parts_.destination.drop_copy(record_.unit, record_.digest)) {
+       [&](Shard& shard, Side) { shard.rollback_halves(record_.unit, record_.attempt); });
+  if (drop_copy_ && !parts_.destination.drop_copy(record_.unit, record_.token, record_.digest)) {
     throw StepFailure(Event::kLost, make_error(ErrorCode::kDestinationConflict,
                                                "rows on shard \"" + record_.unit.destination +
                                                    "\" are not the copy of this move any more"));

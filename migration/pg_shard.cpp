@@ -140,11 +140,15 @@ void PgShard::raise_token(const Unit& unit, std::int64_t token, std::int32_t att
     // A prepared half holds the token row; it also proves that its mover can prepare nothing more.
     bool is_prepared = false;
     for (const std::string& gid : halves(unit)) {
-      if (gid == current) {
-        is_prepared = true;
-      } else {
-        rollback_prepared(gid);  // of an older attempt: only the journaled one can be decided
+      const std::int32_t found = attempt_of(unit, gid);
+      if (found > attempt) {
+        throw StepFailure(Event::kFenced,
+                          make_error(ErrorCode::kRecoveryFenced,
+                                     "operation " + unit.op + " has a newer attempt"));
       }
+      is_prepared = is_prepared || gid == current;
+      // Of an older attempt: only the journaled one can be decided.
+      if (found < attempt) rollback_prepared(gid);
     }
     if (is_prepared || try_raise(unit, token)) return;
     // An older mover's transaction is open. Its session is not ours, and nobody needs it.
@@ -454,7 +458,9 @@ Digest PgShard::retire_rows(const Unit& unit) {
   return out;
 }
 
-void PgShard::prepare(const std::string& gid) {
+void PgShard::prepare(const Unit& unit, const std::string& gid) {
+  run("UPDATE collegedb.move_token SET token = $2::bigint WHERE op = $1",
+      {unit.op, text(kClosedToken)});
   run("PREPARE TRANSACTION " + quote_literal(gid));
   prepared_ = gid;
 }
@@ -503,17 +509,26 @@ void PgShard::rollback_prepared(const std::string& gid) {
   }
 }
 
-void PgShard::rollback_halves(const Unit& unit) {
-  for (const std::string& gid : halves(unit)) rollback_prepared(gid);
+void PgShard::rollback_halves(const Unit& unit, std::int32_t attempt) {
+  for (const std::string& gid : halves(unit)) {
+    if (attempt_of(unit, gid) <= attempt) rollback_prepared(gid);
+  }
 }
 
-bool PgShard::drop_copy(const Unit& unit, const Digest& expected) {
+bool PgShard::drop_copy(const Unit& unit, std::int64_t token, const Digest& expected) {
   adopt(std::make_shared<const MovePlan>(plan_of(unit, describe(unit))));
-  run("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE");
-  set_local("collegedb.guarded", "on");
-  if (plan_->replica_role) set_local("session_replication_role", "replica");
-  const bool equal = digest() == expected;
-  if (equal) clear_import();
+  install_token(unit, token);
+  begin(unit, token);
+  // Rows that change between the two looks do not go: the digest is of what was deleted.
+  Digest deleted;
+  std::vector<Digest> parts;
+  for (auto table = plan_->tables.rbegin(); table != plan_->tables.rend(); ++table) {
+    Digest part;
+    append(part, *table, run(drop_sql(*table)));
+    parts.push_back(std::move(part));
+  }
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) deleted.text += part->text;
+  const bool equal = deleted == expected;
   run(equal ? "COMMIT" : "ROLLBACK");
   return equal;
 }

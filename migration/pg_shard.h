@@ -42,11 +42,11 @@ class PgShard final : public Shard {
   void lock_keys(const std::vector<std::int32_t>& buckets,
                  std::chrono::milliseconds budget) override;
   Digest retire_rows(const Unit& unit) override;
-  void prepare(const std::string& gid) override;
+  void prepare(const Unit& unit, const std::string& gid) override;
   void commit_prepared(const Unit& unit, const std::string& gid, Side side) override;
   void rollback() override;
-  void rollback_halves(const Unit& unit) override;
-  bool drop_copy(const Unit& unit, const Digest& expected) override;
+  void rollback_halves(const Unit& unit, std::int32_t attempt) override;
+  bool drop_copy(const Unit& unit, std::int64_t token, const Digest& expected) override;
   void clear_incoming(const Unit& unit) override;
   SideEvidence inspect(const Unit& unit, std::int32_t attempt, Side side,
                        const Digest& expected) override;

@@ -275,6 +275,10 @@ std::string retire_sql(const TablePlan& table, const std::string& op) {
   return out + " " + digest_over(table, "gone");
 }
 
+std::string drop_sql(const TablePlan& table) {
+  return "WITH gone AS (" + delete_sql(table) + " RETURNING *) " + digest_over(table, "gone");
+}
+
 std::string count_sql(const TablePlan& table) {
   return "SELECT count(*) FROM " + table.qualified + " WHERE " + where(table);
 }

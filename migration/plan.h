@@ -111,6 +111,8 @@ struct Preflight {
 [[nodiscard]] std::string delete_sql(const TablePlan& table);
 // Deletes, archives and digests in one statement.
 [[nodiscard]] std::string retire_sql(const TablePlan& table, const std::string& op);
+// The same without the archive.
+[[nodiscard]] std::string drop_sql(const TablePlan& table);
 [[nodiscard]] std::string count_sql(const TablePlan& table);
 // One row when a row of the unit references what is not there; locks what is.
 [[nodiscard]] std::string dangling_sql(const TablePlan& referencing, const ForeignKey& key);

@@ -38,6 +38,11 @@ enum class Side : std::uint8_t { kSource, kDestination };
 
 // "collegedb:<scope>:<op>:<attempt>:dst" or ":src".
 [[nodiscard]] std::string gid_of(const Unit& unit, std::int32_t attempt, Side side);
+// Attempt in the gid of a half of this operation; 0 for any other text.
+[[nodiscard]] std::int32_t attempt_of(const Unit& unit, std::string_view gid);
+
+// Token that a committed half leaves behind: whoever was cut off meanwhile finds the door closed.
+inline constexpr std::int64_t kClosedToken = INT64_MAX;
 
 // What one side shows of an operation.
 struct SideEvidence {
@@ -64,7 +69,8 @@ class Shard {
   // Makes the token row exist for this mover; kFenced when a newer one is there.
   virtual void install_token(const Unit& unit, std::int64_t token) = 0;
   // Recovery: no older mover can prepare anything here any more, unless a half of the current
-  // attempt is prepared already. Ends backends of older movers that stand in the way.
+  // attempt is prepared already. Ends backends of older movers that stand in the way, and rolls
+  // back halves of older attempts; kFenced when there is one of a newer attempt.
   virtual void raise_token(const Unit& unit, std::int64_t token, std::int32_t attempt,
                            Side side) = 0;
   virtual void forget_token(const Unit& unit) = 0;
@@ -101,15 +107,19 @@ class Shard {
   // Source: tombstones, archive, delete; digest of what was deleted.
   virtual Digest retire_rows(const Unit& unit) = 0;
 
-  virtual void prepare(const std::string& gid) = 0;
+  // Closes the token as its last act: that becomes true when the half commits.
+  virtual void prepare(const Unit& unit, const std::string& gid) = 0;
   // Idempotent: kLost unless the half is committed afterwards, or was already.
   virtual void commit_prepared(const Unit& unit, const std::string& gid, Side side) = 0;
   // The open transaction, or the half that this object has prepared.
   virtual void rollback() = 0;
-  // Recovery: halves of every attempt of this operation.
-  virtual void rollback_halves(const Unit& unit) = 0;
-  // Deletes committed rows of the unit if they equal `expected`; false when they do not.
-  virtual bool drop_copy(const Unit& unit, const Digest& expected) = 0;
+  // Recovery: halves of this operation up to the attempt. REQUIRES: the journal was reset in that
+  // attempt. Then nobody can commit them any more, whoever else has taken over since; a newer
+  // attempt may be another's, and decided.
+  virtual void rollback_halves(const Unit& unit, std::int32_t attempt) = 0;
+  // Deletes committed rows of the unit if they equal `expected`; false when they do not. Under the
+  // token: who was cut off must not delete what has become the live copy since.
+  virtual bool drop_copy(const Unit& unit, std::int64_t token, const Digest& expected) = 0;
   virtual void clear_incoming(const Unit& unit) = 0;
 
   virtual SideEvidence inspect(const Unit& unit, std::int32_t attempt, Side side,

@@ -20,10 +20,11 @@ namespace collegedb::migration::sim {
 struct Mutations {
   bool guard_ignores_tombstones = false;
   bool guard_ignores_incoming = false;
-  bool fence_is_open = false;  // writers pass a held fence
-  bool stale_digest = false;   // the comparison under the fence sees the snapshot
-  bool tokens_ignored = false;
+  bool fence_is_open = false;   // writers pass a held fence
+  bool stale_digest = false;    // the comparison under the fence sees the snapshot
+  bool tokens_ignored = false;  // transactions neither check nor hold the token row
   bool tokens_not_raised = false;
+  bool newer_halves_too = false;   // recovery rolls back halves of any attempt
   bool commits_swapped = false;    // the source's half first
   bool reset_not_written = false;  // a mover undoes its halves while the journal allows them
 };
@@ -41,6 +42,7 @@ struct Transaction {
   bool drop_tombstone = false;
   bool marker = false;
   bool archive = false;
+  bool close_token = false;
   std::string op;
 };
 
@@ -76,6 +78,7 @@ struct ShardData {
     }
     if (transaction.marker) incoming = transaction.op;
     if (transaction.archive) archive.insert(transaction.op);
+    if (transaction.close_token) tokens[transaction.op] = kClosedToken;
   }
 };
 
@@ -135,15 +138,23 @@ class SimShard final : public Shard {
   }
   void raise_token(const Unit& unit, std::int64_t token, std::int32_t attempt, Side side) override {
     const std::string current = gid_of(unit, attempt, side);
+    bool is_prepared = false;
     for (const std::string& gid : halves(unit)) {
-      if (gid == current) return;
-      data_.prepared.erase(gid);
+      const std::int32_t found = attempt_of(unit, gid);
+      if (found > attempt && !world_.mutations.newer_halves_too) {
+        throw failure(Event::kFenced, "a newer attempt");
+      }
+      is_prepared = is_prepared || gid == current;
+      if (found != attempt) data_.prepared.erase(gid);
     }
+    if (is_prepared) return;
     if (world_.mutations.tokens_not_raised) return;
     data_.tokens[unit.op] = std::max(data_.tokens[unit.op], token);
     for (const auto& weak : data_.open) {
       const auto open = weak.lock();
-      if (open && open != transaction_ && open->op == unit.op) open->killed = true;
+      if (open && open != transaction_ && open->op == unit.op && open->holds_token) {
+        open->killed = true;
+      }
     }
   }
   void forget_token(const Unit& unit) override { data_.tokens.erase(unit.op); }
@@ -214,7 +225,8 @@ class SimShard final : public Shard {
     transaction.op = unit.op;
     return digest_of(world_.mutations.stale_digest ? stale_ : data_.rows);
   }
-  void prepare(const std::string& gid) override {
+  void prepare(const Unit&, const std::string& gid) override {
+    open().close_token = true;
     data_.prepared[gid] = open();
     transaction_.reset();
     prepared_ = gid;
@@ -238,10 +250,15 @@ class SimShard final : public Shard {
     transaction_.reset();
     in_snapshot_ = false;
   }
-  void rollback_halves(const Unit& unit) override {
-    for (const std::string& gid : halves(unit)) data_.prepared.erase(gid);
+  void rollback_halves(const Unit& unit, std::int32_t attempt) override {
+    for (const std::string& gid : halves(unit)) {
+      if (attempt_of(unit, gid) <= attempt || world_.mutations.newer_halves_too) {
+        data_.prepared.erase(gid);
+      }
+    }
   }
-  bool drop_copy(const Unit&, const Digest& expected) override {
+  bool drop_copy(const Unit& unit, std::int64_t token, const Digest& expected) override {
+    install_token(unit, token);
     if (!(digest_of(data_.rows) == expected)) return false;
     data_.rows.reset();
     return true;
@@ -275,7 +292,7 @@ class SimShard final : public Shard {
     }
     transaction_ = std::make_shared<Transaction>();
     transaction_->op = unit.op;
-    transaction_->holds_token = true;
+    transaction_->holds_token = !world_.mutations.tokens_ignored;
     data_.open.push_back(transaction_);
   }
   Transaction& open() {
@@ -321,11 +338,11 @@ class SimJournal final : public Journal {
   std::optional<MoveRecord> load(const std::string& op) override { return data_.moves.at(op); }
   std::vector<GroupTable> group_tables(const Unit& unit) override { return unit.tables; }
   bool record(const MoveRecord& record, State state) override {
-    MoveRecord& row = undecided(record);
-    if (mutations_.reset_not_written && row.state == State::kCutoverPending &&
+    if (mutations_.reset_not_written && record.state == State::kCutoverPending &&
         state == State::kPrepared) {
       return false;
     }
+    MoveRecord& row = undecided(record);
     const std::int64_t token = row.token;
     const bool cancelled = row.cancel_requested;
     row = record;
