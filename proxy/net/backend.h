@@ -65,26 +65,27 @@ class Connector {
   Connector& operator=(const Connector&) = delete;
 
   // Tries the hosts in order; logs in on the first that answers. `shard` outlives the call.
-  Task<ConnectResult> connect(const ShardTarget& shard);
+  Task<ConnectResult> connect(const ShardTarget* shard);
   // Sends CancelRequest to where `address` points and waits for the end of the connection.
   // True when the server has closed it: the signal has been delivered by then.
-  Task<bool> cancel(const ShardTarget& shard, ServerAddress address, std::int32_t pid,
+  Task<bool> cancel(const ShardTarget* shard, ServerAddress address, std::int32_t pid,
                     std::string secret, Milliseconds timeout);
   // Ends connect() or cancel() soon, with an error.
   void abort();
 
  private:
+  // Coroutines take pointers, never null: what they point to lives in the caller's frame.
   class Limit;
   enum class Tls : std::uint8_t { kNo, kIfOffered, kMust };
 
-  Task<Result<std::vector<Endpoint>>> resolve(const Host& host);
-  Task<ConnectResult> connect_host(const ShardTarget& shard, const Host& host);
-  Task<ConnectResult> attempt(const ShardTarget& shard, const Host& host, Endpoint endpoint,
+  Task<Result<std::vector<Endpoint>>> resolve(const Host* host);
+  Task<ConnectResult> connect_host(const ShardTarget* shard, const Host* host);
+  Task<ConnectResult> attempt(const ShardTarget* shard, const Host* host, Endpoint endpoint,
                               Tls tls);
-  Task<Result<void>> open(Socket& socket, Endpoint endpoint);
-  Task<Result<void>> negotiate_tls(Stream& stream, const ShardTarget& shard, const Host& host,
+  Task<Result<void>> open(Socket* socket, Endpoint endpoint);
+  Task<Result<void>> negotiate_tls(Stream* stream, const ShardTarget* shard, const Host* host,
                                    Tls tls);
-  Task<Result<void>> log_in(Backend& backend, const ShardTarget& shard);
+  Task<Result<void>> log_in(Backend* backend, const ShardTarget* shard);
   [[nodiscard]] SqlError interrupted() const;
 
   Executor executor_;

@@ -232,7 +232,7 @@ Task<void> Connection::server_turn(session::LinkId id) {
     session_->on_server_lost(id, link->lost);
     co_return;
   }
-  co_await read_server(*link);
+  co_await read_server(link);
 }
 
 bool Connection::feed_server(Link& link) {
@@ -259,10 +259,10 @@ bool Connection::feed_server(Link& link) {
   }
 }
 
-Task<void> Connection::read_server(Link& link) {
-  Backend& backend = *link.backend;
+Task<void> Connection::read_server(Link* link) {
+  Backend& backend = *link->backend;
   if (backend.in.empty() && backend.in.capacity() > 4 * ReadBuffer::kNormal) backend.in.shrink(0);
-  auto room = backend.in.prepare(link.need, ReadBuffer::kNormal);
+  auto room = backend.in.prepare(link->need, ReadBuffer::kNormal);
   IoResult result{.status = IoStatus::kWouldBlock, .n = 0, .direction = {}, .error = {}};
   if (backend.more_likely) result = backend.stream.read_now(room);
   if (result.status == IoStatus::kWouldBlock) {
@@ -271,11 +271,11 @@ Task<void> Connection::read_server(Link& link) {
     if ((client_gone_ && !gone_told_) || terminated_) co_return;
     arm(!gone_told_);
     suspended_ = Suspended::kServerRead;
-    reading_link_ = link.id;
+    reading_link_ = link->id;
     result = co_await backend.stream.read(room);
     disarm();
   }
-  on_server_read(link, result, room.size());
+  on_server_read(*link, result, room.size());
 }
 
 void Connection::on_server_read(Link& link, const IoResult& result, std::size_t room) {

@@ -66,9 +66,9 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   // connection_login.cpp
   Task<bool> log_in();
   Task<bool> login_read();
-  Task<bool> login_write(session::Login& login);
-  Task<bool> login_tls(session::Login& login);
-  Task<bool> login_finish(session::Login& login);
+  Task<bool> login_write(session::Login* login);
+  Task<bool> login_tls(session::Login* login);
+  Task<bool> login_finish(session::Login* login);
   Task<void> login_cancel(wire::CancelRequest request);
   Task<Result<session::ReportedParameters>> fetch_reported();
   void count_login(const session::Login& login);
@@ -83,7 +83,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   bool feed_client();
   bool feed_server(Link& link);
   Task<void> read_client();
-  Task<void> read_server(Link& link);
+  Task<void> read_server(Link* link);
   void on_client_read(const IoResult& result, std::size_t room);
   void on_server_read(Link& link, const IoResult& result, std::size_t room);
   bool try_lease(Pool& pool);
@@ -98,7 +98,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   Task<void> flush_client();  // the rest of what flush_client_now could not write
   bool flush_servers_now();
   Task<void> flush_servers();
-  Task<void> flush_server(Link& link);
+  Task<void> flush_server(Link* link);
   void read_while_writing(Link& link);
   void perform_commands();
   void drop_links();

@@ -178,35 +178,35 @@ bool Connection::flush_servers_now() {
 
 Task<void> Connection::flush_servers() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (!session_->server_out(links_[i].id).empty()) co_await flush_server(links_[i]);
+    if (!session_->server_out(links_[i].id).empty()) co_await flush_server(&links_[i]);
   }
 }
 
 // A server that does not take our bytes may be waiting for us to take its replies: read meanwhile.
-Task<void> Connection::flush_server(Link& link) {
-  std::string& out = session_->server_out(link.id);
+Task<void> Connection::flush_server(Link* link) {
+  std::string& out = session_->server_out(link->id);
   std::string_view rest = out;
   burst_ = 0;
-  while (!rest.empty() && !link.write_failed && !terminated_) {
-    const IoResult result = link.backend->stream.write_now(rest);
+  while (!rest.empty() && !link->write_failed && !terminated_) {
+    const IoResult result = link->backend->stream.write_now(rest);
     if (result.status == IoStatus::kDone) {
       rest.remove_prefix(result.n);
       continue;
     }
     if (result.status != IoStatus::kWouldBlock) {
-      link.write_failed = true;
+      link->write_failed = true;
       break;
     }
     suspended_ = Suspended::kWrite;
-    const IoResult waited = co_await link.backend->stream.wait_any();
+    const IoResult waited = co_await link->backend->stream.wait_any();
     suspended_ = Suspended::kNo;
     if (waited.status == IoStatus::kClosed)
-      link.write_failed = true;
+      link->write_failed = true;
     else
-      read_while_writing(link);
+      read_while_writing(*link);
   }
   worker_.stats().bytes[metrics::Direction::kToShards].add(out.size() - rest.size());
-  if (!rest.empty()) link.backend->tainted = true;
+  if (!rest.empty()) link->backend->tainted = true;
   reuse(out);
 }
 

@@ -20,17 +20,17 @@ Task<bool> Connection::log_in() {
   for (bool going = true; going && !complete;) {
     const session::Login::Progress progress = login.on_bytes(in_.data());
     in_.consume(progress.consumed);
-    going = co_await login_write(login);
+    going = co_await login_write(&login);
     if (!going) break;
     switch (progress.step) {
       case session::LoginStep::kNeedMore:
         going = co_await login_read();
         break;
       case session::LoginStep::kStartTls:
-        going = co_await login_tls(login);
+        going = co_await login_tls(&login);
         break;
       case session::LoginStep::kAuthenticated:
-        complete = co_await login_finish(login);
+        complete = co_await login_finish(&login);
         going = false;
         break;
       case session::LoginStep::kCancel:
@@ -56,17 +56,17 @@ Task<bool> Connection::login_read() {
   co_return result.status == IoStatus::kDone && !terminated_;
 }
 
-Task<bool> Connection::login_write(session::Login& login) {
-  if (login.out().empty()) co_return true;
+Task<bool> Connection::login_write(session::Login* login) {
+  if (login->out().empty()) co_return true;
   arm(false);
   suspended_ = Suspended::kWrite;
-  const IoResult result = co_await client_.write_all(login.out());
+  const IoResult result = co_await client_.write_all(login->out());
   disarm();
-  login.out().clear();
+  login->out().clear();
   co_return result.status == IoStatus::kDone && !terminated_;
 }
 
-Task<bool> Connection::login_tls(session::Login& login) {
+Task<bool> Connection::login_tls(session::Login* login) {
   const bool plaintext_left = !in_.empty();
   in_.clear();
   arm(false);
@@ -77,7 +77,7 @@ Task<bool> Connection::login_tls(session::Login& login) {
     spdlog::debug("client {}: {}", address_, done ? "login timeout" : done.error().message);
     co_return false;
   }
-  const session::LoginStep step = login.on_tls_started(plaintext_left, client_.peer_common_name());
+  const session::LoginStep step = login->on_tls_started(plaintext_left, client_.peer_common_name());
   if (step == session::LoginStep::kNeedMore) co_return true;
   co_await login_write(login);
   co_return false;
@@ -104,18 +104,18 @@ Task<Result<session::ReportedParameters>> Connection::fetch_reported() {
   co_return last;
 }
 
-Task<bool> Connection::login_finish(session::Login& login) {
+Task<bool> Connection::login_finish(session::Login* login) {
   const Result<session::ReportedParameters> reported = co_await fetch_reported();
   if (!reported) {
     if (terminated_) co_return false;
-    login.fail(reported.error());
+    login->fail(reported.error());
     co_await login_write(login);
     co_return false;
   }
   const CancelKeys::Key key = worker_.add_key(*this);
   key_pid_ = key.pid;
-  login.complete(*reported, key.pid, key.secret);
-  const session::Identity& identity = login.identity();
+  login->complete(*reported, key.pid, key.secret);
+  const session::Identity& identity = login->identity();
   user_ = identity.user;
   database_ = identity.database;
   for (const auto& [name, value] : identity.parameters) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "proxy/net/printable.h"
 #include "proxy/net/spawn.h"
 #include "proxy/wire/frontend.h"
 
@@ -204,7 +205,7 @@ void Pool::connect_one() {
 Task<void> Pool::run_connect(Pool* pool, std::shared_ptr<Connector> connector) {
   // First let whoever asked suspend: a failure that comes at once must find it waiting.
   co_await asio::post(pool->executor_, asio::use_awaitable_t<Executor>{});
-  ConnectResult result = co_await connector->connect(pool->target_);
+  ConnectResult result = co_await connector->connect(&pool->target_);
   std::erase(pool->connectors_, connector);
   pool->count(NodeState::kConnecting, -1);
   if (result) {
@@ -234,7 +235,7 @@ void Pool::on_connect_failed(SqlError error) {
       make_error(ErrorCode::kShardUnavailable, "cannot connect to shard \"" + target_.name + "\"",
                  "Check that the server runs and accepts the proxy's login.", one_line(error));
   if (!last_error_ || last_error_->detail != told.detail) {
-    spdlog::warn("shard {}: {}", target_.name, told.detail);
+    spdlog::warn("shard {}: {}", target_.name, printable(told.detail));
   }
   last_error_ = told;
   if (backends_.empty()) {
@@ -274,7 +275,7 @@ void Pool::start_cancel(PendingCancel cancel) {
 
 Task<void> Pool::run_cancel(Pool* pool, std::shared_ptr<Connector> connector,
                             PendingCancel cancel) {
-  const bool settled = co_await connector->cancel(pool->target_, cancel.address, cancel.pid,
+  const bool settled = co_await connector->cancel(&pool->target_, cancel.address, cancel.pid,
                                                   cancel.secret, pool->limits_.cancel_timeout);
   std::erase(pool->cancels_, connector);
   pool->on_cancel_settled(cancel.backend_id, settled);

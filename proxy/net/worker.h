@@ -35,7 +35,7 @@ struct ServerShared {
   std::span<const session::AdminFunction> admin_functions;
   metrics::Registry& registry;
   std::vector<ShardTarget> shards;  // by routing::ShardId
-  TlsContext client_tls;  // at start; each worker has its own afterwards
+  TlsContext client_tls;            // at start; each worker has its own afterwards
   std::string login_secret;
   std::vector<Worker*> workers;
 
