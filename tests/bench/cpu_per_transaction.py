@@ -10,6 +10,7 @@ PgBouncer is Debian's, in transaction mode. Before 1.21 it cannot pool prepared 
 """
 
 import argparse
+import contextlib
 import os
 import re
 import statistics
@@ -96,7 +97,7 @@ def fill(place, proxy):
     for name in place.names:
         place.on(name, TABLE.format("pgbench_accounts"))
     proxy.query("SELECT * FROM collegedb_shard_table('pgbench_accounts', 'aid')")
-    with proxy.connect() as connection, connection.cursor() as cursor:
+    with contextlib.closing(proxy.connect()) as connection, connection.cursor() as cursor:
         for aid in range(1, ROWS + 1):
             cursor.execute(f"INSERT INTO pgbench_accounts VALUES ({aid}, 1, 0, '')")
     place.on(0, TABLE.format("plain_accounts"))

@@ -1,7 +1,7 @@
 """Fixtures of the end-to-end tests: shards for the whole run, a database and proxies per module.
 
 Environment: COLLEGEDB_BIN (program), COLLEGEDB_TEST_PORTS ("first-last"), COLLEGEDB_TEST_SEED,
-COLLEGEDB_KEEP_LOGS (folder). Every test has a deadline: 60 s, or its `deadline` mark.
+COLLEGEDB_KEEP_LOGS (folder). Every test has a deadline: 120 s, or its `deadline` mark.
 """
 
 import faulthandler
@@ -37,7 +37,7 @@ class TooLate(Exception):
 def pytest_runtest_protocol(item, nextitem):
     """A deadline over set-up, test and tear-down together."""
     mark = item.get_closest_marker("deadline")
-    seconds = mark.args[0] if mark else 60
+    seconds = mark.args[0] if mark else 120
     if is_sanitized():
         seconds *= 4
     faulthandler.dump_traceback_later(seconds + 60, exit=True)  # when even the exception is stuck

@@ -26,18 +26,20 @@ def run(place, proxies, seed):
     moves.shard_counters(proxies[0], place)
     # The two proxies get their clients in halves; a client keeps its proxy.
     loads = [load.Load([p.conninfo()], 8, seed + i, pace=0.02) for i, p in enumerate(proxies)]
-    mover = moves.Mover(proxies, place, seed)
+    movers = [moves.Mover(proxies[i:] + proxies[:i], place, seed + i, share=(i, 2)) for i in range(2)]
     with loads[0], loads[1]:
-        mover.start()
-        mover.join(SECONDS)
-        mover.stop()
+        for mover in movers:
+            mover.start()
+        movers[0].join(SECONDS)
+        for mover in movers:
+            mover.stop()
         ledger = load.Ledger(loads[0].stop() + loads[1].stop())
-    stalls = [m[3] for m in mover.moves]
-    print(f"\n{len(mover.moves)} moves, stall p50 {quantile(stalls, 0.5):.1f} p99 {quantile(stalls, 0.99):.1f} ms; "
+    stalls = [move[3] for mover in movers for move in mover.moves]
+    print(f"\n{len(stalls)} moves, stall p50 {quantile(stalls, 0.5):.1f} p99 {quantile(stalls, 0.99):.1f} ms; "
           f"{ledger.summary()}")
 
-    assert mover.failures == []
-    assert len(mover.moves) >= MOVES
+    assert [failure for mover in movers for failure in mover.failures] == []
+    assert len(stalls) >= MOVES
     autocommit = [e for e in ledger.errors if e[3] == "autocommit"]
     assert autocommit == []
     assert [e for e in ledger.errors if e[1] != "40001"] == []

@@ -12,7 +12,7 @@ from world import quantile
 HAMMER = "UPDATE items SET v = v + 1 WHERE id = 'hot';\n"
 
 
-@pytest.mark.deadline(90)
+@pytest.mark.deadline(150)
 @pytest.mark.parametrize("protocol", ["simple", "prepared"])
 def test_a_move_gets_its_turn_and_stalls_writers_for_milliseconds(place, pair, at_rest, protocol):
     pair[0].query("INSERT INTO items VALUES ('hot', 0) ON CONFLICT (id) DO UPDATE SET v = 0")

@@ -5,6 +5,7 @@ Each script runs in five ways: as it stands, one byte at a time, over TLS, and w
 server connections beside an interferer that takes a server connection whenever one is free.
 """
 
+import contextlib
 import os
 import re
 import struct
@@ -505,7 +506,7 @@ def guarded(request, place):
 
 
 def test_A1_passwords(guarded):
-    with guarded.connect(user="alice", password="'wonder land'") as connection, connection.cursor() as cursor:
+    with contextlib.closing(guarded.connect(user="alice", password="'wonder land'")) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 1")
         assert cursor.fetchall() == [(1,)]
     connection.close()

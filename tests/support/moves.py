@@ -1,5 +1,6 @@
 """Moving keys through the admin functions, and what must hold afterwards."""
 
+import contextlib
 import random
 import threading
 import time
@@ -14,11 +15,10 @@ def shard_counters(proxy, place, keys=load.KEYS):
     for name in place.names:
         place.on(name, "CREATE TABLE counters (id text PRIMARY KEY, n bigint NOT NULL)")
     proxy.query("SELECT * FROM collegedb_shard_table('counters', 'id')")
-    with proxy.connect() as connection, connection.cursor() as cursor:
+    with contextlib.closing(proxy.connect()) as connection, connection.cursor() as cursor:
         for number in range(keys):
             cursor.execute("INSERT INTO counters VALUES (%s, 0)", (load.key_name(number),))
             assert cursor.rowcount == 1
-    connection.close()
 
 
 def locate(proxy, key, table="counters"):
@@ -31,8 +31,10 @@ REASSIGN = 'SELECT op, source, destination, state, copies, write_stall_ms FROM c
 class Mover(threading.Thread):
     """Moves random keys from where they are to another shard, and some of them back, until stop()."""
 
-    def __init__(self, proxies, place, seed, keys=load.KEYS, rest=0.0):
+    def __init__(self, proxies, place, seed, keys=load.KEYS, rest=0.0, share=(0, 1)):
+        """share: (i, n): only every n-th key from i on, so that several movers do not meet."""
         super().__init__(daemon=True)
+        self.share = share
         self.proxies, self.place, self.rest = proxies, place, rest
         self.random = random.Random(seed)
         self.keys = keys
@@ -49,8 +51,9 @@ class Mover(threading.Thread):
             if self.moves and self.random.random() < 0.4:  # back again
                 key, destination = self.moves[-1][0], self.moves[-1][1]
             else:
-                key, destination = load.key_name(self.random.randrange(self.keys)), \
-                    self.random.choice(self.place.names)
+                first, step = self.share
+                key = load.key_name(self.random.randrange(first, self.keys, step))
+                destination = self.random.choice(self.place.names)
             try:
                 if connection is None or turn % 20 == 0:
                     if connection is not None:
@@ -87,7 +90,7 @@ def assert_locate_agrees(proxies, place, keys, table="counters"):
         for (key,) in rows:
             where[key] = name
     for proxy in proxies:
-        with proxy.connect() as connection, connection.cursor() as cursor:
+        with contextlib.closing(proxy.connect()) as connection, connection.cursor() as cursor:
             wrong = []
             for key in keys:
                 cursor.execute("SELECT shard FROM collegedb_locate(%s, %s)", (key, table))
