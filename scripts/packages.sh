@@ -8,9 +8,23 @@ build_packages=(
 server_packages=(postgresql-15 postgresql-client-15)
 test_packages=(
   clang-format-19 libclang-rt-19-dev libgmock-dev libgtest-dev llvm-19
+  libpostgresql-jdbc-java postgresql-contrib
   python3 python3-asyncpg python3-psycopg python3-psycopg2 python3-pytest python3-yaml
 )
 lint_packages=(clang-tidy-19)
+
+# Programs of which any version will do, from whatever package: program package.
+driver_programs=(node nodejs npm npm javac default-jdk-headless)
+
+# install_programs program package...: installs the packages of programs that are not on PATH.
+install_programs() {
+  local missing=()
+  while [[ $# -gt 1 ]]; do
+    command -v "$1" >/dev/null || missing+=("$2")
+    shift 2
+  done
+  [[ ${#missing[@]} -eq 0 ]] || install_missing "${missing[@]}"
+}
 
 # install_missing package...: installs what is not there yet; silent when nothing is missing.
 install_missing() {
