@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "proxy/session/admin_value.h"
+#include "proxy/session/made_replies.h"
 #include "proxy/session/session_impl.h"
 
 namespace collegedb::session {
@@ -263,6 +264,10 @@ bool SessionImpl::render_control(const routing::Plan& plan, std::span<const std:
       *find_function(context_.admin_functions, plan.statement.lone_call->function.name);
   const auto selection = selection_of(function, *plan.statement.lone_call);
   const auto& rows = std::get<AdminRows>(reply).rows;
+  if (row_limit_ > 0 && rows.size() > row_limit_) {
+    turn_error_ = row_limit_error();
+    return false;
+  }
   std::string out;
   if (with_description) {
     append_description(function, *selection, formats, out);
@@ -291,8 +296,17 @@ bool SessionImpl::render_control(const routing::Plan& plan, std::span<const std:
     data.encode(out);
   }
   client_out_ += out;
-  wire::CommandComplete{"SELECT " + std::to_string(rows.size())}.encode(client_out_);
+  end_rows(rows.size());
   return true;
+}
+
+void SessionImpl::end_rows(std::size_t rows) {
+  if (row_limit_ == 0 || rows < row_limit_) {
+    wire::CommandComplete{"SELECT " + std::to_string(rows)}.encode(client_out_);
+    return;
+  }
+  wire::encode_portal_suspended(client_out_);
+  portals_[running_portal_].suspended = true;
 }
 
 void SessionImpl::simple_control_done() {

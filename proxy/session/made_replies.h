@@ -21,6 +21,12 @@ namespace collegedb::session {
                                                 "\" does not exist");
 }
 
+// Results the proxy makes itself are not cut into portions.
+[[nodiscard]] inline SqlError row_limit_error() {
+  return make_error("0A000", "a row limit smaller than the result is not supported here",
+                    "Execute the statement without a row limit.");
+}
+
 [[nodiscard]] inline SqlError no_portal(std::string_view name) {
   return make_error("34000", "portal \"" + std::string(name) + "\" does not exist");
 }

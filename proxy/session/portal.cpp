@@ -148,9 +148,11 @@ bool SessionImpl::execute_local(Portal& portal, const wire::Execute& execute) {
   if (portal.plan->kind == routing::PlanKind::kSession) {
     return execute_utility(portal);
   }
-  if (execute.max_rows > 0) {
-    return fail_batch(make_error("0A000", "a row limit is not supported for this statement",
-                                 "Execute it without a row limit."));
+  running_portal_ = execute.portal;
+  row_limit_ = execute.max_rows > 0 ? static_cast<std::uint32_t>(execute.max_rows) : 0;
+  if (row_limit_ > 0 && portal.plan->kind == routing::PlanKind::kScatter &&
+      !portal.plan->count_star) {
+    return fail_batch(row_limit_error());
   }
   if (flush_first()) {
     return false;

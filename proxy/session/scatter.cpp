@@ -51,12 +51,7 @@ Link* ScatterRun::owing() const {
   return nullptr;
 }
 
-std::string ScatterRun::ending() const {
-  std::string out;
-  if (!plan->count_star) {
-    wire::CommandComplete{"SELECT " + std::to_string(rows)}.encode(out);
-    return out;
-  }
+std::string ScatterRun::count_row() const {
   std::string value = std::to_string(count);
   if (count_binary) {
     value.clear();
@@ -66,8 +61,8 @@ std::string ScatterRun::ending() const {
   }
   wire::DataRow row;
   row.values.emplace_back(value);
+  std::string out;
   row.encode(out);
-  wire::CommandComplete{"SELECT 1"}.encode(out);
   return out;
 }
 
@@ -308,7 +303,10 @@ void SessionImpl::scatter_finish() {
   if (run->error) {
     turn_error_ = run->error;
   } else {
-    client_out_ += run->ending();
+    if (run->plan->count_star) {
+      client_out_ += run->count_row();
+    }
+    end_rows(run->plan->count_star ? 1 : run->rows);
   }
   (this->*run->then)();
 }

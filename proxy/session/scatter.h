@@ -45,8 +45,7 @@ struct ScatterRun {
   [[nodiscard]] Link* find(LinkId id) const;
   // The first link that still owes something; nullptr when none does.
   [[nodiscard]] Link* owing() const;
-  // What the client gets after the last row: count(*)'s one row, and CommandComplete.
-  [[nodiscard]] std::string ending() const;
+  [[nodiscard]] std::string count_row() const;  // count(*)'s one DataRow
   // Empty, or how the shard's columns differ from the first one's.
   std::string add_description(const wire::Frame& frame);
   // False when the row is not the one number a count must be.

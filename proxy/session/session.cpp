@@ -365,6 +365,7 @@ void SessionImpl::clear_turn() {
   turn_error_.reset();
   plan_.reset();
   text_plan_.reset();
+  row_limit_ = 0;
   attempt_ = Attempt{};
   patience_ = Patience{};
 }

@@ -251,6 +251,9 @@ class SessionImpl {
   // Appends the reply of the control plane: rows or a tag. False: turn_error_ is set.
   bool render_control(const routing::Plan& plan, std::span<const std::int16_t> formats,
                       bool with_description);
+  // After the last row of a result of the proxy's own: CommandComplete, or PortalSuspended when the
+  // row limit was just reached.
+  void end_rows(std::size_t rows);
   void simple_control_done();
   void extended_control_done();
   // ParameterDescription (of a statement) and RowDescription or NoData of what the proxy answers.
@@ -309,6 +312,9 @@ class SessionImpl {
   std::shared_ptr<const TextPlan> text_plan_;
   std::shared_ptr<const routing::Plan>
       plan_;  // its statement when it is one; also of a control call
+  // The portal the proxy is running itself, and the row limit of its Execute; 0 = none.
+  std::string running_portal_;
+  std::uint32_t row_limit_ = 0;
   std::vector<std::int16_t> control_formats_;  // result formats of an extended control call
 
   std::unique_ptr<Link> link_;
