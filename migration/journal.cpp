@@ -45,6 +45,15 @@ std::string with_history(const std::string& update) {
          " SELECT op, state, attempt, token, error FROM m) SELECT cancel_requested FROM m";
 }
 
+// SQL: some session holds collegedb.move_lock(name).
+std::string held(const std::string& name) {
+  return "EXISTS (SELECT 1 FROM pg_locks k WHERE k.locktype = 'advisory' AND k.objsubid = 1"
+         " AND k.granted AND k.database = (SELECT oid FROM pg_database"
+         " WHERE datname = current_database())"
+         " AND (k.classid::bigint << 32) | k.objid::bigint = collegedb.move_lock(" +
+         name + "))";
+}
+
 [[noreturn]] void fenced(const MoveRecord& record) {
   throw StepFailure(Event::kFenced,
                     make_error(ErrorCode::kRecoveryFenced,
@@ -300,17 +309,28 @@ void PgJournal::abort(const MoveRecord& record) {
   if (rows.empty()) fenced(record);
 }
 
+// A holder of ours has an advisory lock for as long as its session lives, so that the lease of one
+// that was killed need not be sat out. Any other holder's is.
 std::optional<PgJournal::Lease> PgJournal::take_lease(const std::string& holder,
                                                       std::chrono::seconds span) {
+  const std::string own = "collegedb/" + holder;
+  if (!run("SELECT pg_try_advisory_lock(collegedb.move_lock($1))", {own}).boolean(0, 0)) {
+    return std::nullopt;
+  }
   const Rows rows =
       run("INSERT INTO collegedb.recovery_lease AS l (scope, holder, generation, expires_at)"
           " VALUES ($1, $2, 1, clock_timestamp() + make_interval(secs => $3::int))"
           " ON CONFLICT (scope) DO UPDATE SET holder = excluded.holder,"
           " generation = l.generation + 1, expires_at = excluded.expires_at"
-          " WHERE l.expires_at <= clock_timestamp() RETURNING generation",
-          {scope_, holder, text(span.count())});
-  if (rows.empty()) return std::nullopt;
-  return Lease{.holder = holder, .generation = rows.int8(0, 0)};
+          " WHERE l.expires_at <= clock_timestamp()"
+          " OR (starts_with(l.holder, 'collegedb/') AND l.holder <> excluded.holder AND NOT " +
+              held("l.holder") + ") RETURNING generation",
+          {scope_, own, text(span.count())});
+  if (rows.empty()) {
+    unlock(own);
+    return std::nullopt;
+  }
+  return Lease{.holder = own, .generation = rows.int8(0, 0)};
 }
 
 bool PgJournal::has_lease(const Lease& lease) {
@@ -324,6 +344,7 @@ void PgJournal::release_lease(const Lease& lease) {
   run("UPDATE collegedb.recovery_lease SET expires_at = clock_timestamp()"
       " WHERE scope = $1 AND holder = $2 AND generation = $3::bigint",
       {scope_, lease.holder, text(lease.generation)});
+  unlock(lease.holder);
 }
 
 ClaimResult PgJournal::claim(const MoveRecord& record) {
@@ -376,10 +397,8 @@ std::vector<std::string> PgJournal::active_operations() {
 std::vector<std::string> PgJournal::orphaned_operations() {
   const Rows rows =
       run("SELECT m.op FROM collegedb.moves m WHERE m.scope = $1"
-          " AND m.state NOT IN ('retired', 'aborted') AND NOT EXISTS (SELECT 1 FROM pg_locks l"
-          " WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted"
-          " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-          " AND (l.classid::bigint << 32) | l.objid::bigint = collegedb.move_lock(m.op))",
+          " AND m.state NOT IN ('retired', 'aborted') AND NOT " +
+              held("m.op"),
           {scope_});
   std::vector<std::string> out;
   for (int i = 0; i < rows.size(); ++i) out.push_back(rows.text(i, 0));

@@ -96,10 +96,11 @@ class Round {
   std::vector<Restart> restarts_;
 };
 
-std::string holder_name() {
+// Unique among all recoveries that may run at once.
+std::string holder_name(PgJournal& journal) {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
-  return std::string(host) + "/" + std::to_string(::getpid());
+  return std::string(host) + "/" + std::to_string(::getpid()) + "/" + journal.new_operation_id();
 }
 
 }  // namespace
@@ -112,7 +113,7 @@ Result<RecoveryResult> Recovery::run() {
   try {
     const auto journal = open_journal(options_);
     options_.failpoints->hit(point::kLeaseBefore);
-    const auto lease = journal->take_lease(holder_name(), kLeaseSpan);
+    const auto lease = journal->take_lease(holder_name(*journal), kLeaseSpan);
     if (!lease) {
       return make_error(ErrorCode::kRecoveryInProgress, "another recovery is running");
     }

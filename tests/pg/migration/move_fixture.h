@@ -49,16 +49,17 @@ class MoveTest : public ClusterTest {
   void open(std::string_view tables = kTables) {
     tell_all(tables);
     install();
+    snapshot_ = snapshot();
   }
 
   std::shared_ptr<const routing::Snapshot> snapshot() {
-    auto journal = session(0);
-    auto loaded = routing::read_snapshot(*journal, config, nullptr);
+    auto loaded = routing::read_snapshot(own(0), config, nullptr);
     return std::make_shared<const routing::Snapshot>(std::move(loaded.snapshot));
   }
 
   migration::RunnerOptions options() {
-    const auto now = snapshot();
+    if (!snapshot_) snapshot_ = snapshot();
+    const auto now = snapshot_;
     return {.shards = config.shards,
             .journal = 0,
             .scope = config.journal.scope,
@@ -80,6 +81,24 @@ class MoveTest : public ClusterTest {
     return static_cast<std::size_t>(shard.at(1) - 'a');
   }
   static constexpr std::string_view kGroup = "public.users";
+
+  // One session per shard for looking and preparing; the test's own thread only.
+  std::string ask(std::size_t shard, std::string_view sql) {
+    const migration::Rows found = own(shard).run(sql);
+    return found.empty() ? "" : found.text(0, 0);
+  }
+  void tell(std::size_t shard, std::string_view sql) { own(shard).script(sql); }
+  void tell_all(std::string_view sql) {
+    for (std::size_t i = 0; i < 3; ++i) tell(i, sql);
+  }
+  // The shard that placement computes.
+  [[nodiscard]] std::size_t owner(const std::string& key) const {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < 3; ++i) {
+      if (routing::hrw_score(name(i), key) > routing::hrw_score(name(best), key)) best = i;
+    }
+    return best;
+  }
 
   // A key's rows, on the shard that owns it by placement; returns that shard.
   std::size_t add_key(const std::string& key, int orders = 3) {
@@ -131,8 +150,7 @@ class MoveTest : public ClusterTest {
 
   // Where the guard says the key is writable, starting at `from`; follows tombstones.
   std::size_t writable_at(std::size_t from, const std::string& key, int hops = 4) {
-    auto session = this->session(from);
-    const SqlError error = guarded(*session, key, "SELECT 1");
+    const SqlError error = guarded(own(from), key, "SELECT 1");
     if (error.sqlstate.empty()) return from;
     if (error.sqlstate != guard::kMoved || hops == 0) {
       ADD_FAILURE() << "guard on " << name(from) << ": " << error.sqlstate << " " << error.message;
@@ -205,6 +223,16 @@ class MoveTest : public ClusterTest {
   }
 
   std::shared_ptr<migration::Failpoints> failpoints;
+
+ private:
+  migration::ControlSession& own(std::size_t shard) {
+    auto& session = sessions_[shard];
+    if (!session || !session->alive()) session = this->session(shard);
+    return *session;
+  }
+
+  std::map<std::size_t, std::unique_ptr<migration::ControlSession>> sessions_;
+  std::shared_ptr<const routing::Snapshot> snapshot_;  // placement and registry stay as they are
 };
 
 // Adds 1 to users.n of one key for as long as it lives, through the guard, following the key as a
@@ -214,10 +242,9 @@ class Writer {
   using Guarded = std::function<SqlError(migration::ControlSession&, const std::string&,
                                          const std::string&, std::string_view)>;
   Writer(const Config& config, Guarded guarded, std::string key, std::size_t at,
-         std::string_view begin = "BEGIN")
-      : thread_([this, config, guarded = std::move(guarded), key = std::move(key), at, begin] {
-          run(config, guarded, key, at, begin);
-        }) {}
+         std::string begin = "BEGIN")
+      : thread_([this, config, guarded = std::move(guarded), key = std::move(key), at,
+                 begin = std::move(begin)] { run(config, guarded, key, at, begin); }) {}
   ~Writer() { stop(); }
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;

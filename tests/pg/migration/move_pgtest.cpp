@@ -165,7 +165,9 @@ TEST_F(MoveTest, AForeignRowAtTheDestinationIsAConflictAndChangesNothing) {
   const std::size_t from = add_key("13");
   const std::size_t to = other_than(from);
   const std::string before = rows(from, "13");
-  tell(to, "SET session_replication_role = replica; INSERT INTO orders VALUES (13, 99, 1)");
+  tell(to,
+       "SET session_replication_role = replica; INSERT INTO orders VALUES (13, 99, 1);"
+       "RESET session_replication_role");
   const Result<MoveResult> moved = reassign("13", name(to));
   ASSERT_FALSE(moved);
   EXPECT_THAT(moved.error().message, HasSubstr("DESTINATION_CONFLICT"));
