@@ -35,15 +35,16 @@ def P(name, sql, oids=()):
 
 def B(portal, statement, values=(), formats=(), results=()):
     """values: str, bytes or None each."""
-    body = cstr(portal) + cstr(statement)
-    body += struct.pack(f"!H{len(formats)}h", len(formats), *formats) + struct.pack("!H", len(values))
+    parts = [cstr(portal), cstr(statement), struct.pack(f"!H{len(formats)}h", len(formats), *formats),
+             struct.pack("!H", len(values))]
     for value in values:
         if value is None:
-            body += struct.pack("!i", -1)
+            parts.append(struct.pack("!i", -1))
         else:
             raw = value if isinstance(value, bytes) else str(value).encode()
-            body += struct.pack("!i", len(raw)) + raw
-    return message("B", body + struct.pack(f"!H{len(results)}h", len(results), *results))
+            parts += [struct.pack("!i", len(raw)), raw]
+    parts.append(struct.pack(f"!h{len(results)}h", len(results), *results))
+    return message("B", b"".join(parts))
 
 
 def D(kind, name):
