@@ -336,7 +336,7 @@ Task<void> Connection::lease_turn() {
   }
   if (waiter.backend != nullptr) {
     adopt(*waiter.backend, pool);
-  } else {
+  } else if (waiter.error) {
     session_->on_lease_failed(0, std::move(*waiter.error));
   }
 }
@@ -347,7 +347,8 @@ void Connection::lease_timed_out(const Pool& pool, std::uint32_t timeout_ms) {
     session_->on_deadline();
     if (session_->wait().kind != session::Wait::Kind::kLease) return;
   }
-  const std::string detail = pool.last_error() ? pool.last_error()->detail : std::string{};
+  const std::optional<SqlError>& last = pool.last_error();
+  const std::string detail = last ? last->detail : std::string{};
   session_->on_lease_failed(
       0, make_error(collegedb::ErrorCode::kPoolTimeout,
                     "no server connection of shard \"" + pool.target().name + "\" within " +

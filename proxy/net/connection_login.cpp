@@ -99,7 +99,7 @@ Task<Result<session::ReportedParameters>> Connection::fetch_reported() {
     pool.forget(waiter);  // gives a granted connection back
     if (granted) co_return worker_.reported();
     if (terminated_) break;
-    last = std::move(*waiter.error);
+    if (waiter.error) last = std::move(*waiter.error);
   }
   co_return last;
 }
@@ -136,14 +136,14 @@ Task<void> Connection::login_cancel(wire::CancelRequest request) {
 void Connection::count_login(const session::Login& login) {
   using metrics::LoginResult;
   LoginResult result = LoginResult::kOk;
-  if (login.error()) {
+  if (const std::optional<SqlError>& error = login.error()) {
     result = LoginResult::kFailed;
     if (login.authentication_failed()) result = LoginResult::kAuthFailed;
     if (refused_) result = LoginResult::kRefused;
-    worker_.stats().count_error(*login.error());
+    worker_.stats().count_error(*error);
     // Text of the client's choice (user, database) is in the message: kept on one line.
-    spdlog::info("login from {} refused: {} {}", address_, login.error()->sqlstate,
-                 printable(login.error()->message));
+    spdlog::info("login from {} refused: {} {}", address_, error->sqlstate,
+                 printable(error->message));
   } else if (!session_) {
     // Connect and close is what every port check does: not worth a line.
     if (login.identity().user.empty() && !deadline_hit_) return;

@@ -292,6 +292,7 @@ std::vector<PoolInfo> Worker::pools() const {
   std::vector<PoolInfo> result;
   for (const auto& pool : pools_) {
     const Pool::Counts counts = pool->counts();
+    const std::optional<SqlError>& last = pool->last_error();
     result.push_back({.shard = pool->target().name,
                       .worker = index_,
                       .size = pool->limits().size,
@@ -301,7 +302,7 @@ std::vector<PoolInfo> Worker::pools() const {
                       .reserved = counts.reserved,
                       .waiting = counts.waiting,
                       .up = pool->up(),
-                      .last_error = pool->last_error() ? pool->last_error()->detail : ""});
+                      .last_error = last ? last->detail : ""});
   }
   return result;
 }

@@ -227,7 +227,9 @@ LoginStep Login::on_md5(std::string_view payload) {
 
 LoginStep Login::on_scram_first(std::string_view payload) {
   const auto message = wire::SaslInitialResponse::decode(payload);
-  if (!message) return refuse("08P01", message.error().message);
+  if (!message || !scram_) {
+    return refuse("08P01", message ? "no SASL exchange" : message.error().message);
+  }
   auto answer = scram_->first(message->mechanism, message->data.value_or(std::string_view{}));
   if (!answer) {
     fail(answer.error());
@@ -241,6 +243,7 @@ LoginStep Login::on_scram_first(std::string_view payload) {
 }
 
 LoginStep Login::on_scram_final(std::string_view payload) {
+  if (!scram_) return refuse("08P01", "no SASL exchange");
   auto answer = scram_->final(payload);
   if (!answer) {
     if (answer.error().sqlstate == "28P01") return refuse_password();
