@@ -14,13 +14,15 @@ from proxy import Proxy
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
+def authority():
+    with Authority() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
-def stranger(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("stranger"), "somebody else")
+def stranger():
+    with Authority("somebody else") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -203,8 +203,9 @@ def oracle(place):
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("tls"))
+def authority():
+    with Authority() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,14 @@
 import os
 import shutil
 import subprocess
+import tempfile
 
 
 class Authority:
-    """ca.crt in `folder`, and certificates signed by it."""
+    """A folder with ca.crt and certificates signed by it, readable by servers."""
 
-    def __init__(self, folder, name="test authority"):
-        self.folder = str(folder)
-        os.makedirs(self.folder, exist_ok=True)
+    def __init__(self, name="test authority"):
+        self.folder = tempfile.mkdtemp(prefix="collegedb-authority-")
         os.chmod(self.folder, 0o755)
         self.ca = os.path.join(self.folder, "ca.crt")
         self._key = os.path.join(self.folder, "ca.key")
@@ -34,3 +34,9 @@ class Authority:
         if owner and os.geteuid() == 0:
             shutil.chown(key, owner)
         return certificate, key
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.folder, ignore_errors=True)

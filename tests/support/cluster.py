@@ -19,6 +19,7 @@ import atexit
 import glob
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -58,11 +59,19 @@ def bin_dir():
 _handed_out = set()
 
 
-def free_port():
-    """A port nobody listens on: of the range in COLLEGEDB_TEST_PORTS ("55550-55999"), else any."""
+def _candidates():
     first, _, last = os.environ.get("COLLEGEDB_TEST_PORTS", "").partition("-")
-    candidates = range(int(first), int(last) + 1) if last else [0] * 50
-    for candidate in candidates:
+    if last:
+        return range(int(first), int(last) + 1)
+    # Below the range from which the system gives ports to outgoing connections.
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as limits:
+        end = min(int(limits.read().split()[0]), 32768)
+    return random.SystemRandom().sample(range(end // 2, end), 200)
+
+
+def free_port():
+    """A port nobody listens on: of the range in COLLEGEDB_TEST_PORTS ("first-last"), else any."""
+    for candidate in _candidates():
         if candidate in _handed_out:
             continue
         with socket.socket() as probe:
@@ -71,10 +80,8 @@ def free_port():
                 probe.bind(("127.0.0.1", candidate))
             except OSError:
                 continue
-            port = probe.getsockname()[1]
-        if port not in _handed_out:
-            _handed_out.add(port)
-            return port
+        _handed_out.add(candidate)
+        return candidate
     raise RuntimeError("no free port left")
 
 
