@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -147,6 +148,7 @@ void Failpoints::act(std::string_view name, const Armed& armed) const {
       std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(armed.argument.c_str())));
       return;
     case Action::kWait:
+      std::ofstream(armed.argument + ".here").put('\n');
       while (!std::filesystem::exists(armed.argument)) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }

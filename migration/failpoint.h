@@ -19,7 +19,7 @@ class Failpoints {
     kError,      // the step fails for good (refused)
     kMiss,       // the step fails for now (as if a lock was not to be had)
     kSleep,      // argument: milliseconds
-    kWait,       // argument: a file; goes on when it exists
+    kWait,       // argument: a file; makes "<file>.here", goes on when the file exists
     kDropReply,  // the connection is lost after the effect happened (or before it)
   };
   struct Armed {

@@ -102,10 +102,9 @@ PgJournal::PgJournal(const ShardConfig& shard, std::string scope, Placement plac
     session_->run(
         "SELECT set_config(n, v, false) FROM (VALUES ('tcp_keepalives_idle', '5'),"
         " ('tcp_keepalives_interval', '3'), ('tcp_keepalives_count', '3'),"
-        " ('tcp_user_timeout', '15000')) AS s (n, v)");
-    if (session_->server_version() >= 140000) {
-      session_->run("SELECT set_config('idle_session_timeout', '0', false)");
-    }
+        " ('tcp_user_timeout', '15000')" +
+        std::string(session_->server_version() >= 140000 ? ", ('idle_session_timeout', '0')" : "") +
+        ") AS s (n, v)");
   } catch (const SqlFailure& failure) {
     throw StepFailure(Event::kLost, failure.error());
   }

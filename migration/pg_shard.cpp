@@ -53,16 +53,16 @@ ControlSession& PgShard::session() {
                                .statement_timeout = kCopyTimeout,
                                .lock_timeout = kLockTimeout,
                                .idle_in_transaction_timeout = milliseconds(0)});
+    // A backend that waits for a lock notices within a second that its mover has died.
     session_->run(
         "SELECT set_config(n, v, false) FROM (VALUES ('xmloption', 'content'),"
         " ('lc_monetary', 'C'), ('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '3'),"
-        " ('tcp_keepalives_count', '3'), ('tcp_user_timeout', '15000')) AS s (n, v)");
-    if (session_->server_version() >= 140000) {
-      // A backend that waits for a lock notices within a second that its mover has died.
-      session_->run(
-          "SELECT set_config('idle_session_timeout', '0', false),"
-          " set_config('client_connection_check_interval', '1s', false)");
-    }
+        " ('tcp_keepalives_count', '3'), ('tcp_user_timeout', '15000')" +
+        std::string(session_->server_version() >= 140000
+                        ? ", ('idle_session_timeout', '0'),"
+                          " ('client_connection_check_interval', '1s')"
+                        : "") +
+        ") AS s (n, v)");
     return *session_;
   } catch (const SqlFailure& failure) {
     session_.reset();

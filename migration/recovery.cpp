@@ -96,6 +96,10 @@ class Round {
   std::vector<Restart> restarts_;
 };
 
+bool is_needed(PgJournal& journal) {
+  return journal.has_orphaned_claims() || !journal.orphaned_operations().empty();
+}
+
 // Unique among all recoveries that may run at once.
 std::string holder_name(PgJournal& journal) {
   char host[256] = {};
@@ -111,19 +115,19 @@ Recovery::Recovery(RunnerOptions options) : options_(std::move(options)) {
 
 Result<RecoveryResult> Recovery::run() {
   try {
+    return run_with(*open_journal(options_));
+  } catch (const StepFailure& failure) {
+    return failure.error();
+  }
+}
+
+Result<std::optional<RecoveryResult>> Recovery::run_if_needed() {
+  try {
     const auto journal = open_journal(options_);
-    options_.failpoints->hit(point::kLeaseBefore);
-    const auto lease = journal->take_lease(holder_name(*journal), kLeaseSpan);
-    if (!lease) {
-      return make_error(ErrorCode::kRecoveryInProgress, "another recovery is running");
-    }
-    options_.failpoints->hit(point::kLeaseAfter);
-    Round round(options_, *journal);
-    const bool whole = round.run(*lease);
-    journal->release_lease(*lease);
-    if (!whole) return fenced();
-    round.finish_restarts();
-    return std::move(round.result());
+    if (!is_needed(*journal)) return std::optional<RecoveryResult>{};
+    Result<RecoveryResult> result = run_with(*journal);
+    if (!result) return result.error();
+    return std::optional<RecoveryResult>{std::move(*result)};
   } catch (const StepFailure& failure) {
     return failure.error();
   }
@@ -131,11 +135,25 @@ Result<RecoveryResult> Recovery::run() {
 
 Result<bool> Recovery::needed() {
   try {
-    const auto journal = open_journal(options_);
-    return journal->has_orphaned_claims() || !journal->orphaned_operations().empty();
+    return is_needed(*open_journal(options_));
   } catch (const StepFailure& failure) {
     return failure.error();
   }
+}
+
+Result<RecoveryResult> Recovery::run_with(PgJournal& journal) {
+  options_.failpoints->hit(point::kLeaseBefore);
+  const auto lease = journal.take_lease(holder_name(journal), kLeaseSpan);
+  if (!lease) {
+    return make_error(ErrorCode::kRecoveryInProgress, "another recovery is running");
+  }
+  options_.failpoints->hit(point::kLeaseAfter);
+  Round round(options_, journal);
+  const bool whole = round.run(*lease);
+  journal.release_lease(*lease);
+  if (!whole) return fenced();
+  round.finish_restarts();
+  return std::move(round.result());
 }
 
 RecoveryLoop::RecoveryLoop(RunnerOptions options, std::chrono::milliseconds interval, Hooks hooks)
@@ -177,12 +195,8 @@ void RecoveryLoop::round() {
     report(make_error("XX000", failure.what()));
   }
   try {
-    Recovery recovery(options_);
-    const Result<bool> needed = recovery.needed();
-    if (!needed) return report(needed.error());
-    if (!*needed) return;
-    const Result<RecoveryResult> result = recovery.run();
-    if (result && hooks_.finished) hooks_.finished(*result);
+    const Result<std::optional<RecoveryResult>> result = Recovery(options_).run_if_needed();
+    if (result && *result && hooks_.finished) hooks_.finished(**result);
     // Another process is at it: as good as done.
     const std::string busy(name_of(ErrorCode::kRecoveryInProgress));
     if (!result && !result.error().message.starts_with(busy)) report(result.error());

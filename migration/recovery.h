@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -15,6 +16,8 @@
 
 namespace collegedb::migration {
 
+class PgJournal;
+
 class Recovery {
  public:
   explicit Recovery(RunnerOptions options);
@@ -23,10 +26,15 @@ class Recovery {
   // RECOVERY_IN_PROGRESS when another has it, RECOVERY_FENCED when it was lost on the way.
   [[nodiscard]] Result<RecoveryResult> run();
 
+  // run(), but only when needed(); nullopt otherwise. Leaves the lease alone when it is not.
+  [[nodiscard]] Result<std::optional<RecoveryResult>> run_if_needed();
+
   // True when there is an operation (or an orphaned claim) that no living mover holds. Cheap.
   [[nodiscard]] Result<bool> needed();
 
  private:
+  Result<RecoveryResult> run_with(PgJournal& journal);
+
   RunnerOptions options_;
 };
 

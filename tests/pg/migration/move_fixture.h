@@ -203,7 +203,7 @@ class MoveTest : public ClusterTest {
               "");
   }
   static void await(const std::function<bool()>& done, std::string_view what) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (!done()) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "still there: " << what;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
