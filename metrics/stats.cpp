@@ -223,11 +223,6 @@ constexpr Entry kEntries[] = {
     {{"collegedb_query_seconds", Type::kHistogram, "shard,kind",
       "Time from sending a statement to its last reply byte."},
      query_time},
-    {{"collegedb_routing_seconds", Type::kHistogram, "",
-      "Time to find plan and route of a statement, parsing left out."},
-     [](Reader& r) {
-       r.sum_histogram({}, [](const WorkerStats& w) -> const auto& { return w.routing_time; });
-     }},
     {{"collegedb_plan_cache_hits_total", Type::kCounter, "", "Statements found in a plan cache."},
      [](Reader& r) { worker_total(r, &WorkerStats::plan_cache_hits); }},
     {{"collegedb_plan_cache_misses_total", Type::kCounter, "",
@@ -291,11 +286,8 @@ constexpr Entry kEntries[] = {
     {{"collegedb_move_write_stall_seconds", Type::kHistogram, "",
       "Time a cutover kept writes waiting."},
      [](Reader& r) { r.histogram({}, r.process().move_write_stall); }},
-    {{"collegedb_move_held_writes", Type::kGauge, "", "Writes that wait for a cutover now."},
-     [](Reader& r) { worker_total(r, &WorkerStats::held_writes); }},
     {{"collegedb_move_held_writes_total", Type::kCounter, "outcome",
-      "Writes that waited for a cutover: rerouted to the new owner, applied at the old one, or "
-      "timed out (not applied)."},
+      "Writes that met a cutover: rerouted to the new owner, or timed out (not applied)."},
      [](Reader& r) {
        worker_labels<HeldWrite>(r, "outcome", kHeldWriteNames, &WorkerStats::held_writes_total);
      }},

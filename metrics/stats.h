@@ -66,7 +66,7 @@ class BasicGauge {
 // Upper bounds of histogram buckets in nanoseconds, ascending; one more bucket catches the rest.
 inline constexpr std::array<std::uint64_t, 10> kFineBounds = {
     250,    500,    1'000,   2'500,     5'000,
-    10'000, 25'000, 100'000, 1'000'000, 10'000'000};  // parsing and routing: 250 ns to 10 ms
+    10'000, 25'000, 100'000, 1'000'000, 10'000'000};  // parsing: 250 ns to 10 ms
 inline constexpr std::array<std::uint64_t, 17> kWaitBounds = {
     50'000,      100'000,       250'000,       500'000,       1'000'000,     2'500'000,
     5'000'000,   10'000'000,    25'000'000,    50'000'000,    100'000'000,   250'000'000,
@@ -154,9 +154,8 @@ inline constexpr std::array<std::string_view, 4> kDirectionNames = {"from_client
 enum class StaleReason : std::uint8_t { kGeneration, kMoved, kIncoming, kCount };
 inline constexpr std::array<std::string_view, 3> kStaleReasonNames = {"generation", "moved",
                                                                       "incoming"};
-enum class HeldWrite : std::uint8_t { kRerouted, kApplied, kTimedOut, kCount };
-inline constexpr std::array<std::string_view, 3> kHeldWriteNames = {"rerouted", "applied",
-                                                                    "timed_out"};
+enum class HeldWrite : std::uint8_t { kRerouted, kTimedOut, kCount };
+inline constexpr std::array<std::string_view, 2> kHeldWriteNames = {"rerouted", "timed_out"};
 enum class MoveResult : std::uint8_t { kPublished, kAborted, kFailed, kCount };
 inline constexpr std::array<std::string_view, 3> kMoveResultNames = {"published", "aborted",
                                                                      "failed"};
@@ -236,8 +235,7 @@ struct alignas(64) WorkerStats {
 
   ByLabel<Gauge, ClientState> clients;
   ByLabel<Counter, LoginResult> client_logins;
-  FineHistogram routing_time;  // plan look-up and route of one statement, parse excluded
-  FineHistogram parse_time;    // parse and analyse of one plan cache miss
+  FineHistogram parse_time;  // parse and analyse of one plan cache miss
   Counter plan_cache_hits;
   Counter plan_cache_misses;
   Counter plan_cache_evictions;
@@ -248,7 +246,6 @@ struct alignas(64) WorkerStats {
   ByLabel<Counter, Direction> bytes;
   ByLabel<Counter, StaleReason> stale_routes;
   Counter tombstone_follows;
-  Gauge held_writes;  // writes that wait for a cutover now
   ByLabel<Counter, HeldWrite> held_writes_total;
 };
 

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "migration/move_meter.h"
 #include "migration/pg_shard.h"
 #include "routing/route.h"
 
@@ -50,16 +51,20 @@ Finished run_once(const RunnerOptions& options, PgJournal& journal, MoveRecord r
   }
   PgShard source(*from, record.unit.op);
   PgShard destination(*to, record.unit.op);
+  const Clock clock = Clock::steady();
+  MoveMeter meter(options.stats, clock, record.state);
   Mover mover(std::move(record), at,
               {.journal = journal,
                .source = source,
                .destination = destination,
                .failpoints = *options.failpoints,
-               .clock = Clock::steady()},
+               .clock = clock},
               {.attempts = std::max(1U, options.limits.cutover_attempts),
                .lock_budget = options.limits.cutover_lock_timeout,
                .copy_rate = options.limits.copy_rate});
-  const Outcome outcome = mover.run();
+  while (mover.advance()) meter.at(mover.record().state);
+  const Outcome outcome = mover.position().outcome;
+  meter.ended(outcome, mover.record());
   return {.outcome = outcome, .record = mover.record(), .error = mover.error()};
 }
 

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/stats.h"
 #include "migration/failpoint.h"
 #include "migration/move.h"
 #include "proxy/config.h"
@@ -34,6 +35,8 @@ struct RunnerOptions {
   std::function<std::shared_ptr<const routing::Snapshot>()> snapshot;
   // Left empty: as COLLEGEDB_FAILPOINTS says.
   std::shared_ptr<Failpoints> failpoints;
+  // Outlives the runner; null = nothing is counted.
+  metrics::ProcessStats* stats = nullptr;
 };
 
 class Runner {

@@ -131,13 +131,25 @@ class Readiness {
 
 }  // namespace
 
-// In order of construction; destroyed in reverse. Whoever calls another stands below it.
+// In order of construction.
 struct App::Parts {
   explicit Parts(const Config& config)
       : registry(shard_names(config), net::Server::worker_count(config), clock_ns,
                  COLLEGEDB_VERSION),
         store(config,
               {.id = {}, .address = config.proxy.listen.front(), .version = COLLEGEDB_VERSION}) {}
+
+  // Whoever calls another ends before it.
+  ~Parts() {
+    exposer.reset();
+    housekeeping.reset();
+    recovery.reset();
+    if (control) control->shutdown();
+    store.stop();
+    if (server) server->stop();
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
 
   metrics::Registry registry;
   Readiness readiness;
@@ -171,17 +183,19 @@ bool App::start(const Signals& signals) {
   if (config_.has_journal()) {
     parts.runner = std::make_unique<migration::Runner>(runner_options());
   }
-  parts.control = std::make_unique<admin::ControlPlane>(config_, parts.store, parts.runner.get());
+  parts.control = std::make_unique<admin::ControlPlane>(
+      config_, parts.store, parts.runner.get(),
+      admin::ControlOptions{.stats = &parts.registry.process()});
   parts.server =
       std::make_unique<net::Server>(config_, *parts.control, admin::functions(), parts.registry);
   net::Server* server = parts.server.get();
   parts.control->set_probes({.clients = [server] { return server->clients(); },
                              .pools = [server] { return server->pools(); },
                              .servers = [server] { return server->servers(); }});
+  server->start(parts.store.current());
   parts.store.start([server](std::shared_ptr<const routing::Snapshot> snapshot) {
     server->publish(std::move(snapshot));
   });
-  server->start(parts.store.current());
   if (config_.has_journal()) start_recovery();
   parts.watch = std::make_unique<ShardWatch>(config_, parts.registry.process());
   parts.housekeeping =
@@ -235,7 +249,8 @@ migration::RunnerOptions App::runner_options() {
           .scope = config_.journal.scope,
           .limits = config_.migration,
           .snapshot = [store = &parts_->store] { return store->current(); },
-          .failpoints = {}};
+          .failpoints = {},
+          .stats = &parts_->registry.process()};
 }
 
 void App::start_recovery() {
@@ -318,11 +333,6 @@ void App::stop(const Signals& signals) {
                  parts.server->open_clients());
     break;
   }
-  parts.housekeeping.reset();
-  parts.recovery.reset();
-  parts.control->shutdown();
-  parts.server->stop();
-  parts.store.stop();
   parts_.reset();
   spdlog::info("stopped");
 }

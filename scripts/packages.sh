@@ -8,7 +8,7 @@ build_packages=(
 server_packages=(postgresql-15 postgresql-client-15)
 test_packages=(
   clang-format-19 libclang-rt-19-dev libgmock-dev libgtest-dev llvm-19
-  libpostgresql-jdbc-java postgresql-contrib
+  libpostgresql-jdbc-java
   python3 python3-asyncpg python3-psycopg python3-psycopg2 python3-pytest python3-yaml
 )
 lint_packages=(clang-tidy-19)

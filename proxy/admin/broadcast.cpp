@@ -167,8 +167,20 @@ SqlError commit_failed(const SqlFailure& failure, std::string_view outcome) {
   return error;
 }
 
+void count(TwoPhase::Outcome outcome, metrics::ProcessStats* stats) {
+  if (!stats) return;
+  switch (outcome) {
+    case TwoPhase::Outcome::kCommitted:
+      return stats->two_phase[metrics::TwoPhaseOutcome::kCommitted].add();
+    case TwoPhase::Outcome::kAborted:
+      return stats->two_phase[metrics::TwoPhaseOutcome::kRolledBack].add();
+    case TwoPhase::Outcome::kUnknown:
+      return stats->two_phase[metrics::TwoPhaseOutcome::kInDoubt].add();
+  }
+}
+
 Done two_phase(const Config& config, const session::Broadcast& statement,
-               const session::SessionContext& context) {
+               const session::SessionContext& context, metrics::ProcessStats* stats) {
   ControlSession journal(config.shards[config.journal_index()], patient());
   const Registry registry(config, journal);
   Cluster shards(config, patient());
@@ -182,6 +194,7 @@ Done two_phase(const Config& config, const session::Broadcast& statement,
   TwoPhase commit(config, journal);
   auto failed = prepare_all(shards, commit.gid());
   const auto outcome = failed ? commit.abort() : commit.commit(change);
+  count(outcome, stats);
   if (outcome == TwoPhase::Outcome::kUnknown) {
     return make_error("08007", "it is unknown whether the statement has been committed",
                       "Recovery will finish it on all shards alike as soon as the journal shard "
@@ -275,7 +288,7 @@ Done shard_by_shard(const Config& config, const session::Broadcast& statement,
 }  // namespace
 
 Done broadcast(const Config& config, const session::Broadcast& statement,
-               const session::SessionContext& context) {
+               const session::SessionContext& context, metrics::ProcessStats* stats) {
   if (!statement.transactional) {
     return shard_by_shard(config, statement, context);
   }
@@ -283,7 +296,7 @@ Done broadcast(const Config& config, const session::Broadcast& statement,
     if (config.shards.size() == 1) {
       return plain(config, statement, context);
     }
-    return config.has_journal() ? two_phase(config, statement, context)
+    return config.has_journal() ? two_phase(config, statement, context, stats)
                                 : without_journal(config, statement, context);
   } catch (const SqlFailure& failure) {
     return on_shard(failure, kNothingDone);

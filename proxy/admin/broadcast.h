@@ -1,6 +1,7 @@
 // One statement on every shard: schema changes, GRANT, TRUNCATE, VACUUM and the like. Blocking.
 #pragma once
 
+#include "metrics/stats.h"
 #include "proxy/config.h"
 #include "proxy/session/control.h"
 #include "proxy/wire/error.h"
@@ -12,6 +13,7 @@ namespace collegedb::admin {
 // registry follows what it changed; the caller reloads the store.
 [[nodiscard]] Result<session::BroadcastDone> broadcast(const Config& config,
                                                        const session::Broadcast& statement,
-                                                       const session::SessionContext& context);
+                                                       const session::SessionContext& context,
+                                                       metrics::ProcessStats* stats = nullptr);
 
 }  // namespace collegedb::admin

@@ -144,7 +144,7 @@ ControlReply ControlPlane::admin_call(const session::AdminCall& call,
 
 ControlReply ControlPlane::run_broadcast(const session::Broadcast& statement,
                                          const session::SessionContext& context) {
-  auto done = broadcast(config_, statement, context);
+  auto done = broadcast(config_, statement, context, options_.stats);
   // Also after an error: shards that went along before it may have changed.
   services_.store.reload(options_.reload_timeout);
   if (done.has_error()) {

@@ -22,6 +22,7 @@ struct ControlOptions {
   std::size_t reload_threads = 2;  // Reload waits behind nothing slow
   std::size_t queue = 1000;        // of each kind; more is refused (53300)
   std::chrono::milliseconds reload_timeout{5000};
+  metrics::ProcessStats* stats = nullptr;  // outlives the control plane; null = nothing is counted
 };
 
 class ControlPlane final : public session::ControlPlane {
