@@ -35,9 +35,13 @@ bool is_off(std::string_view value) {
 
 std::optional<SqlError> refused_setting(std::string_view name, std::string_view value) {
   if (name.starts_with("collegedb.")) {
-    return make_error("0A000",
-                      "routing hints (" + std::string(name) + ") are not supported yet",
+    return make_error("0A000", "routing hints (" + std::string(name) + ") are not supported yet",
                       "Restrict the statement to one key instead.");
+  }
+  if (name.starts_with("transaction_") || name == "seed") {
+    // Of one transaction, or of one server session: it cannot be put in force on another one.
+    return make_error("0A000", "SET " + std::string(name) + " is not supported through the proxy",
+                      "Use SET TRANSACTION, or give the value to the statement itself.");
   }
   if (name == "session_authorization") {
     return make_error("0A000", "SET SESSION AUTHORIZATION is not supported through the proxy",

@@ -104,7 +104,7 @@ SessionImpl::Utility SessionImpl::transaction_control(
     result.reply = complete(statement.verb.starts_with("START") ? "START TRANSACTION" : "BEGIN");
     return result;
   }
-  if (statement.name == "characteristics") {
+  if (statement.name.ends_with("characteristics")) {
     result.error =
         make_error("0A000", "SET SESSION CHARACTERISTICS is not supported through the proxy",
                    "Use SET default_transaction_isolation, default_transaction_read_only or "
