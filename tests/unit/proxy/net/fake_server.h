@@ -90,6 +90,8 @@ class FakeServer {
   }
   [[nodiscard]] int logins() const { return logins_; }
   [[nodiscard]] int cancels() const { return cancels_; }
+  // Statements that run now and that a cancel would end.
+  [[nodiscard]] int sleeping() const { return sleeping_; }
   [[nodiscard]] int open_now() const { return live_; }
   [[nodiscard]] int most_open() const { return most_; }
 
@@ -219,7 +221,9 @@ class FakeServer {
     if (text.find("sleep") != std::string::npos) {
       std::unique_lock lock(mutex_);
       const int seen = cancelled_;
+      ++sleeping_;
       changed_.wait(lock, [&] { return cancelled_ != seen || stopping_; });
+      --sleeping_;
       wire::encode_error(out, make_error("57014", "canceling statement due to user request"));
       wire::ReadyForQuery{}.encode(out);
       return out;
@@ -240,7 +244,7 @@ class FakeServer {
   int listen_fd_ = -1;
   std::uint16_t port_ = 0;
   std::atomic<bool> stopping_ = false;
-  std::atomic<int> logins_ = 0, cancels_ = 0, live_ = 0, most_ = 0;
+  std::atomic<int> logins_ = 0, cancels_ = 0, sleeping_ = 0, live_ = 0, most_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   int cancelled_ = 0;

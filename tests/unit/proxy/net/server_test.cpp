@@ -208,7 +208,7 @@ TEST_F(ServerTest, TooManyClientsAreToldAndMayStillCancel) {
   std::string bytes;
   wire::Query{"select 'sleep'"}.encode(bytes);
   first.send(bytes);
-  ASSERT_TRUE(eventually([&] { return leased() == 1; }));
+  ASSERT_TRUE(eventually([&] { return shard_.sleeping() == 1; }));
   TestClient canceller(port_);
   canceller.send(first.cancel_request());
   EXPECT_TRUE(canceller.at_end());
@@ -241,7 +241,7 @@ TEST_F(ServerTest, CancelWhileWaitingForAServerConnection) {
   std::string bytes;
   wire::Query{"select 'sleep'"}.encode(bytes);
   holder.send(bytes);
-  ASSERT_TRUE(eventually([&] { return leased() == 1; }));
+  ASSERT_TRUE(eventually([&] { return shard_.sleeping() == 1; }));
   wire::Query{"select 'b'"}.encode(bytes = {});
   waiter.send(bytes);
   ASSERT_TRUE(eventually([&] { return server_->pools().at(0).waiting == 1; }));
@@ -263,7 +263,7 @@ TEST_F(ServerTest, PoolTimeoutNamesShardAndTimeAndKeepsTheSession) {
   std::string bytes;
   wire::Query{"select 'sleep'"}.encode(bytes);
   holder.send(bytes);
-  ASSERT_TRUE(eventually([&] { return leased() == 1; }));
+  ASSERT_TRUE(eventually([&] { return shard_.sleeping() == 1; }));
   EXPECT_EQ(waiter.query("select 'b'"), "EZ");
   EXPECT_EQ(waiter.error().sqlstate, "53300");
   EXPECT_NE(waiter.error().message.find("\"db-east\" within 300 ms"), std::string::npos)
@@ -281,7 +281,7 @@ TEST_F(ServerTest, AVanishedClientFreesItsServerConnection) {
   std::string bytes;
   wire::Query{"select 'sleep'"}.encode(bytes);
   client->send(bytes);
-  ASSERT_TRUE(eventually([&] { return leased() == 1; }));
+  ASSERT_TRUE(eventually([&] { return shard_.sleeping() == 1; }));
   client->reset();
   EXPECT_TRUE(eventually([&] { return leased() == 0 && server_->open_clients() == 0; }));
   EXPECT_TRUE(eventually([&] { return shard_.cancels() == 1; }));
@@ -297,7 +297,7 @@ TEST_F(ServerTest, TheServersConnectionIsLostInMidQuery) {
   std::string bytes;
   wire::Query{"select 'sleep'"}.encode(bytes);
   client.send(bytes);
-  ASSERT_TRUE(eventually([&] { return leased() == 1; }));
+  ASSERT_TRUE(eventually([&] { return shard_.sleeping() == 1; }));
   shard_.drop_connections();
   const std::string tags = client.read_tags();
   EXPECT_EQ(tags.front(), 'E') << tags;
@@ -362,7 +362,7 @@ TEST_F(ServerTest, DrainEndsIdleSessionsAtOnceAndBusyOnesAfterTheirStatement) {
   std::string bytes;
   wire::Query{"select 'sleep'"}.encode(bytes);
   busy.send(bytes);
-  ASSERT_TRUE(eventually([&] { return leased() == 1; }));
+  ASSERT_TRUE(eventually([&] { return shard_.sleeping() == 1; }));
   auto drained = std::async(std::launch::async, [this] { server_->drain(); });
   EXPECT_EQ(idle.read_tags(), "E.");
   EXPECT_EQ(idle.error().sqlstate, "57P01");
@@ -380,7 +380,7 @@ TEST_F(ServerTest, DrainTimeoutEndsTheRest) {
   std::string bytes;
   wire::Query{"select 'sleep'"}.encode(bytes);
   busy.send(bytes);
-  ASSERT_TRUE(eventually([&] { return leased() == 1; }));
+  ASSERT_TRUE(eventually([&] { return shard_.sleeping() == 1; }));
   server_->drain();
   EXPECT_EQ(busy.read_tags(), "E.");
   EXPECT_EQ(busy.error().sqlstate, "57P01");
@@ -396,7 +396,7 @@ TEST_F(ServerTest, StopWithClientsInEveryState) {
   std::string bytes;
   wire::Query{"select 'sleep'"}.encode(bytes);
   busy.send(bytes);
-  ASSERT_TRUE(eventually([&] { return leased() == 1; }));
+  ASSERT_TRUE(eventually([&] { return shard_.sleeping() == 1; }));
   waiting.send(bytes);
   server_->stop();
   EXPECT_EQ(server_->open_clients(), 0U);
@@ -537,7 +537,7 @@ TEST_F(TlsTest, ATlsClientVanishesInMidQuery) {
   std::string bytes;
   wire::Query{"select 'sleep'"}.encode(bytes);
   client.send(bytes);
-  ASSERT_TRUE(eventually([&] { return leased() == 1; }));
+  ASSERT_TRUE(eventually([&] { return shard_.sleeping() == 1; }));
   client.reset();
   EXPECT_TRUE(eventually([&] { return leased() == 0 && server_->open_clients() == 0; }));
 }
