@@ -100,7 +100,7 @@ Result<SessionImpl::Target> SessionImpl::target_for(
   if (plan->kind == routing::PlanKind::kSession) {  // SHOW
     target.shard = any_shard();
     target.any_shard = true;
-    target.in_transaction = txn_.bound();
+    target.in_transaction = txn_.bound() || (txn_.open() && !txn_.plain());
     return target;
   }
   if (plan->kind == routing::PlanKind::kBroadcast || plan->kind == routing::PlanKind::kScatter) {
@@ -189,11 +189,7 @@ SessionImpl::Acquired SessionImpl::acquire(Target& target, Step then) {
       return Acquired::kReady;
     }
     if (txn_.bound() || link_->executed) {
-      turn_error_ = make_error(
-          ErrorCode::kCrossShardTransaction,
-          "this transaction already runs on shard " + context_.snapshot->shards[link_->shard].name +
-              ", the statement belongs to shard " + context_.snapshot->shards[target.shard].name,
-          "Keep a transaction to keys of one shard; see collegedb_locate().");
+      turn_error_ = other_shard(target);
       return Acquired::kRefused;
     }
     if (link_->open) {  // only Parse and Describe so far: they end here
@@ -216,6 +212,24 @@ SessionImpl::Acquired SessionImpl::acquire(Target& target, Step then) {
   wait_.kind = Wait::Kind::kLease;
   wait_.shard = target.shard;
   return Acquired::kWaiting;
+}
+
+// A statement that belongs elsewhere than its transaction. A key that was here when the transaction
+// began has moved meanwhile: that is worth another try.
+SqlError SessionImpl::other_shard(const Target& target) const {
+  for (const routing::RoutedKey& key : target.keys) {
+    if (txn_snapshot_ &&
+        routing::locate(*txn_snapshot_, key.group, key.key).shard == link_->shard) {
+      return make_error(ErrorCode::kMovedInTransaction,
+                        "a key of this transaction has moved to another shard",
+                        "Run the transaction again.");
+    }
+  }
+  return make_error(
+      ErrorCode::kCrossShardTransaction,
+      "this transaction already runs on shard " + context_.snapshot->shards[link_->shard].name +
+          ", the statement belongs to shard " + context_.snapshot->shards[target.shard].name,
+      "Keep a transaction to keys of one shard; see collegedb_locate().");
 }
 
 void SessionImpl::release_link() {
@@ -270,6 +284,9 @@ void SessionImpl::begin_attempt(const Target& target, bool may_watch_empty) {
   attempt_.target = target;
   if (target.in_transaction && txn_.open() && !txn_.bound()) {
     emit_preamble();
+  }
+  if (txn_.open() && !txn_snapshot_) {
+    txn_snapshot_ = context_.snapshot;
   }
   const routing::Plan* plan = target.plan.get();
   const bool autocommit = !txn_.open();

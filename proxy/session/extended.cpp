@@ -57,6 +57,10 @@ void SessionImpl::retry_batch() {
 
 bool SessionImpl::handle(const Message& message) {
   const std::string_view bytes = body(message);
+  const bool empty_by_format = message.tag == 'S' || message.tag == 'H';
+  if (empty_by_format && !bytes.empty() && !skip_until_sync_) {
+    return fail_batch(make_error("08P01", "invalid message format"));
+  }
   if (message.tag == 'S') {
     return on_sync();
   }

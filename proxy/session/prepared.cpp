@@ -20,7 +20,8 @@ bool SessionImpl::is_local(const routing::Plan* plan) const {
     case routing::PlanKind::kSession:
       return plan->statement.kind != parser::StatementKind::kShow &&
              plan->statement.kind != parser::StatementKind::kFetch &&
-             plan->statement.kind != parser::StatementKind::kCloseCursor;
+             (plan->statement.kind != parser::StatementKind::kCloseCursor ||
+              (plan->statement.name.empty() && !txn_.bound()));  // CLOSE ALL of nothing
     default:
       return false;
   }
@@ -212,7 +213,11 @@ Result<SessionImpl::Target> SessionImpl::target_of_bind(const wire::Bind& bind,
     parameters.push_back(routing::Parameter{bind.parameters[i], bind.parameter_is_binary(i),
                                             i < statement.types.size() ? statement.types[i] : 0});
   }
-  return target_for(statement.plan, std::span(parameters.data(), parameters.size()));
+  auto target = target_for(statement.plan, std::span(parameters.data(), parameters.size()));
+  if (target && !bind.portal.empty()) {
+    target->in_transaction = true;  // a named portal lives as long as the transaction
+  }
+  return target;
 }
 
 // One plain read and nothing else, all of it at hand: only then may it go unguarded, because its

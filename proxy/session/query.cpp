@@ -1,4 +1,6 @@
 // A simple Query: parsed, planned, and either answered here or run on one shard.
+#include <algorithm>
+
 #include "proxy/session/session_impl.h"
 
 namespace collegedb::session {
@@ -100,9 +102,69 @@ void SessionImpl::run_statement() {
   send_query();
 }
 
+// What drivers send to reset a session ("CLOSE ALL; UNLISTEN *; RESET ALL"): nothing that a
+// transaction would have to hold together.
+bool SessionImpl::may_run_one_by_one() const {
+  if (txn_.open()) {
+    return false;
+  }
+  const auto& statements = text_plan_->statements;
+  const auto harmless = [](const std::shared_ptr<const routing::Plan>& plan) {
+    const parser::Statement& statement = plan->statement;
+    if (plan->kind == routing::PlanKind::kNoTable) {
+      return !plan->writes;
+    }
+    return plan->kind == routing::PlanKind::kSession &&
+           (statement.kind == StatementKind::kReset ||
+            (statement.kind == StatementKind::kSet && !statement.local) ||
+            statement.kind == StatementKind::kDeallocate ||
+            (statement.kind == StatementKind::kCloseCursor && statement.name.empty()) ||
+            (statement.kind == StatementKind::kDiscard && statement.name != "all"));
+  };
+  const auto in_session = [](const std::shared_ptr<const routing::Plan>& plan) {
+    return plan->kind == routing::PlanKind::kSession;
+  };
+  return std::all_of(statements.begin(), statements.end(), harmless) &&
+         std::any_of(statements.begin(), statements.end(), in_session);
+}
+
+// The next statement of a text whose statements run one after the other. False: none is left, or
+// the last one failed.
+bool SessionImpl::continue_several() {
+  if (!several_ || turn_failed_ || several_next_ == several_->statements.size()) {
+    several_.reset();
+    return false;
+  }
+  const parser::Statement& statement = several_->statements[several_next_++]->statement;
+  if (link_) {
+    release_link();
+  }
+  attempt_ = Attempt{};
+  patience_ = Patience{};
+  turn_error_.reset();
+  query_ = several_text_.substr(statement.location, statement.length);
+  text_plan_ = plan_of(query_);
+  if (text_plan_->error || text_plan_->statements.size() != 1) {
+    several_.reset();
+    abort_and_fail(text_plan_->error.value_or(
+        make_error("XX000", "a statement cannot be read alone", "Send it as a query of its own.")));
+    return true;
+  }
+  plan_ = text_plan_->statements.front();
+  run_statement();
+  return true;
+}
+
 // Several statements in one Query are one implicit transaction: they run together on one shard, or
 // not at all.
 void SessionImpl::run_several() {
+  if (may_run_one_by_one()) {
+    several_ = text_plan_;
+    several_text_ = query_;
+    several_next_ = 0;
+    continue_several();
+    return;
+  }
   std::optional<Target> whole;
   for (const auto& plan : text_plan_->statements) {
     if (plan->kind == routing::PlanKind::kRefuse) {

@@ -364,12 +364,16 @@ void SessionImpl::server_error(Link& link, const wire::Frame& frame) {
     attempt_.hold = false;
     attempt_.watch_empty = false;
     attempt_.undecided = false;
+    turn_failed_ = true;
     context_.stats->count_error(error, true);
     if (error.sqlstate == "0A000" && front.statement &&
         error.message == "cached plan must not change result type") {
       context_.statements.forget(front.statement->id);
     }
     client_out_ += frame.raw;
+    if (!txn_.bound()) {
+      txn_.fail();  // it ran beside the client's transaction, which no server has heard of yet
+    }
   }
   if (front.role == Role::kSilent && !front.statement) {
     link.dirty = true;  // settings or guard statements: not as they should be

@@ -128,7 +128,7 @@ void SessionImpl::on_client(const wire::Frame& frame) {
     case 'E':
     case 'C':
       append_message(frame);
-      if (turn_bytes_.size() < kBatchBytes) {
+      if (turn_bytes_.size() < kBatchBytes && !has_bad_statement(frame)) {
         return;
       }
       break;
@@ -141,7 +141,7 @@ void SessionImpl::on_client(const wire::Frame& frame) {
       break;
     case 'Q':
       append_message(frame);
-      if (turn_.size() == 1) {
+      if (turn_.size() == 1 && !skip_until_sync_ && !(link_ && link_->open)) {
         start_query();
         return;
       }
@@ -156,6 +156,15 @@ void SessionImpl::on_client(const wire::Frame& frame) {
   }
   extended_ = true;
   run_batch();
+}
+
+// PostgreSQL reports what it cannot parse at once, without waiting for Sync or Flush.
+bool SessionImpl::has_bad_statement(const wire::Frame& frame) {
+  if (frame.tag != 'P' || skip_until_sync_) {
+    return false;
+  }
+  const auto parse = wire::Parse::decode(frame.payload);
+  return !parse || plan_of(parse->query)->error.has_value();
 }
 
 void SessionImpl::on_client_gone() {
@@ -334,11 +343,15 @@ void SessionImpl::await_delay(std::uint32_t milliseconds, Step then) {
 }
 
 void SessionImpl::finish_turn() {
+  if (several_ && continue_several()) {
+    return;
+  }
   if (link_ && !(txn_.open() && txn_.bound())) {
     release_link();
   }
   if (!txn_.open()) {
     portals_.clear();
+    txn_snapshot_.reset();
   }
   // Parsed for nobody yet when the batch failed: the client has seen no ParseComplete.
   boost::unordered::erase_if(statements_,
@@ -366,6 +379,7 @@ void SessionImpl::clear_turn() {
   plan_.reset();
   text_plan_.reset();
   row_limit_ = 0;
+  turn_failed_ = false;
   attempt_ = Attempt{};
   patience_ = Patience{};
 }
@@ -388,6 +402,7 @@ std::string_view SessionImpl::body(const Message& message) const {
 }
 
 void SessionImpl::report(const SqlError& error, bool from_shard) {
+  turn_failed_ = true;
   context_.stats->count_error(error, from_shard);
   wire::encode_error(client_out_, error);
 }

@@ -119,6 +119,7 @@ class SessionImpl {
   void end_session(SqlError error);
   void clear_turn();
   void append_message(const wire::Frame& frame);
+  [[nodiscard]] bool has_bad_statement(const wire::Frame& frame);
   void fail_turn(const SqlError& error);  // simple protocol: error, then ReadyForQuery
   void report(const SqlError& error, bool from_shard = false);
   [[nodiscard]] std::string_view body(const Message& message) const;
@@ -132,6 +133,8 @@ class SessionImpl {
   void start_query();
   void run_statement();
   void run_several();
+  [[nodiscard]] bool may_run_one_by_one() const;
+  bool continue_several();
   void send_query();
   void run_or_resend();
   void query_done();
@@ -182,6 +185,7 @@ class SessionImpl {
   std::optional<SqlError> apply_learned(Target& target);
   // `then` runs when the wait is over. kRefused leaves turn_error_.
   Acquired acquire(Target& target, Step then);
+  [[nodiscard]] SqlError other_shard(const Target& target) const;
   void begin_attempt(const Target& target, bool may_watch_empty);
   [[nodiscard]] const SettingsPtr& settings_wanted() const;
   bool emit_settings(Link& link);  // true: something was sent
@@ -295,6 +299,8 @@ class SessionImpl {
   ByName<std::shared_ptr<Prepared>> statements_;
   ByName<Portal> portals_;
   Transaction txn_;
+  // What was known of the cluster when the open transaction reached its first server.
+  std::shared_ptr<const routing::Snapshot> txn_snapshot_;
 
   // The present turn: one Query, or extended messages up to Sync, Flush or Query.
   std::string turn_bytes_;
@@ -308,7 +314,12 @@ class SessionImpl {
   bool writes_in_flight_ = false;  // a lost server leaves their outcome unknown
   bool copy_in_ = false;           // the server reads CopyData
   std::optional<SqlError> turn_error_;
-  std::string query_;  // text of the present simple Query
+  // Statements of one Query that run one after the other: all of them, and the next.
+  std::shared_ptr<const TextPlan> several_;
+  std::string several_text_;
+  std::size_t several_next_ = 0;
+  bool turn_failed_ = false;  // the client has been told of an error in this turn
+  std::string query_;         // text of the present simple Query
   std::shared_ptr<const TextPlan> text_plan_;
   std::shared_ptr<const routing::Plan>
       plan_;  // its statement when it is one; also of a control call

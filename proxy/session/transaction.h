@@ -31,6 +31,10 @@ class Transaction {
   [[nodiscard]] bool read_only() const noexcept { return read_only_; }
   // REPEATABLE READ or SERIALIZABLE was asked for by the transaction itself.
   [[nodiscard]] bool fixed_snapshot() const noexcept { return fixed_snapshot_; }
+  // Nothing has been said since a bare BEGIN: any session outside the transaction looks like it.
+  [[nodiscard]] bool plain() const noexcept {
+    return !read_only_ && !fixed_snapshot_ && preamble_.size() == 1;
+  }
   // 'I', 'T' or 'E', as ReadyForQuery says it.
   [[nodiscard]] char status() const noexcept { return !open_ ? 'I' : failed_ ? 'E' : 'T'; }
 

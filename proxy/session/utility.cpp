@@ -39,6 +39,10 @@ std::string text_of(const Statement& statement, std::string_view text) {
                               : std::string(text);
 }
 
+std::string_view begin_tag(const Statement& statement) {
+  return statement.verb.starts_with("START") ? "START TRANSACTION" : "BEGIN";
+}
+
 constexpr std::string_view kNoTransaction = "there is no transaction in progress";
 
 }  // namespace
@@ -74,6 +78,11 @@ SessionImpl::Utility SessionImpl::utility(const std::shared_ptr<const routing::P
       return deallocate(statement);
     case StatementKind::kDiscard:
       return discard(statement);
+    case StatementKind::kCloseCursor: {  // CLOSE ALL where no server holds a cursor
+      Utility done;
+      done.reply = complete("CLOSE CURSOR ALL");
+      return done;
+    }
     default: {
       Utility refused;
       refused.error = make_error("0A000", statement.verb + " is not supported through the proxy",
@@ -96,12 +105,12 @@ SessionImpl::Utility SessionImpl::transaction_control(
   Utility result;
   if (statement.kind == StatementKind::kBegin) {
     if (txn_.open()) {
-      result.reply =
-          complete_with_warning("BEGIN", "25001", "there is already a transaction in progress");
+      result.reply = complete_with_warning(begin_tag(statement), "25001",
+                                           "there is already a transaction in progress");
       return result;
     }
     txn_.begin(statement, text_of(statement, text), settings_);
-    result.reply = complete(statement.verb.starts_with("START") ? "START TRANSACTION" : "BEGIN");
+    result.reply = complete(begin_tag(statement));
     return result;
   }
   if (statement.name.ends_with("characteristics")) {
