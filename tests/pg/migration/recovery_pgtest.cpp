@@ -154,6 +154,38 @@ TEST_F(RecoveryTest, ALostAnswerAtAnyPointIsHealedByTheMoverItself) {
   }
 }
 
+// What a restart of a shard or of the journal does to a mover: all its sessions there end at once.
+TEST_F(RecoveryTest, ServersThatDropTheMoverInTheMiddleAreSurvived) {
+  open();
+  int key_number = 7500;
+  for (const std::string point :
+       {"copy.middle", "compare.before", "prepare_destination.after", "prepare_source.after",
+        "journal_committed.after", "commit_destination.after", "commit_source.after"}) {
+    for (const bool journal_too : {false, true}) {
+      const std::string key = std::to_string(key_number++);
+      const std::size_t from = add_key(key);
+      const std::size_t to = other_than(from);
+      SCOPED_TRACE(point + (journal_too ? ", and the journal" : ""));
+      const std::string before = rows(from, key);
+      const int visits = failpoints->visits()[point];
+      failpoints->arm(point, {.action = Failpoints::Action::kSleep, .argument = "300"});
+      std::optional<Result<MoveResult>> moved;
+      std::thread mover([&] { moved = reassign(key, name(to)); });
+      await([&] { return failpoints->visits()[point] > visits; }, point);
+      for (std::size_t i = 0; i < 3; ++i) {
+        tell(i, std::string("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname ="
+                            " current_database() AND (application_name LIKE 'collegedb move%'") +
+                    (journal_too ? " OR application_name = 'collegedb journal')" : ")"));
+      }
+      mover.join();
+      ASSERT_TRUE(*moved) << moved->error().message << moved->error().detail;
+      expect_owner(key, to, before);
+      expect_quiet();
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST_F(RecoveryTest, EveryPointIsVisitedAndEveryActionActs) {
   open();
   // Misses and refusals at every point, lost answers at the cutover; what a point never sees in one
