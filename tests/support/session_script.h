@@ -331,6 +331,11 @@ class Conversation {
     settle();
     return *this;
   }
+  Conversation& gone() {
+    session->on_client_gone();
+    settle();
+    return *this;
+  }
   Conversation& control(ControlReply reply) {
     EXPECT_EQ(session->wait().kind, Wait::Kind::kControl);
     session->on_control(std::move(reply));

@@ -65,7 +65,8 @@ class World {
 
   World(ModelHooks hooks, Identity identity = {"alice", "app", false, {}})
       : hooks_(std::move(hooks)), stats_(3) {
-    context.snapshot = test_snapshot({"db-east", "db-west", "db-north"});
+    static const auto cluster = test_snapshot({"db-east", "db-west", "db-north"});
+    context.snapshot = cluster;
     context.stats = &stats_;
     context.admin_functions = kFunctions;
     context.write_hold_ms = 50;

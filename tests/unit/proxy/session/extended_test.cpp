@@ -21,7 +21,22 @@ TEST(Extended, X1_X3_an_error_in_Parse_skips_to_Sync) {
 TEST(Extended, X2_a_Query_behind_an_error_is_swallowed) {
   Conversation c;
   c.client(parse("", "SELEC 1") + query("SELECT 1")).hears("E(42601)");
-  c.client(sync()).hears("Z(I)").idle();
+  c.client(query("SELECT 1") + sync()).hears("Z(I)").idle();
+}
+
+TEST(Extended, a_Query_behind_a_Flush_ends_what_was_only_parsed) {
+  Conversation c;
+  c.client(parse("s", kNow) + flush()).lease_any();
+  c.shard(parsed()).hears("1").client(query("BEGIN"));
+  c.sent("P(collegedb_1) H S").shard(ready()).hears("C(BEGIN) Z(T)").released();
+}
+
+TEST(Extended, a_Query_behind_what_has_run_needs_a_Sync) {
+  Conversation c;
+  c.client(parse("", kNow) + bind("") + execute() + flush()).lease_any();
+  c.shard(parsed() + bound() + row() + complete("SELECT 1")).hears("1 2 D C(SELECT 1)");
+  c.client(query("SELECT 1")).hears("E(0A000)").shard(error("26000"));
+  c.client(sync()).shard(ready()).hears("Z(I)").released().idle();
 }
 
 TEST(Extended, X4_Terminate_behind_an_error) {
@@ -52,12 +67,12 @@ TEST(Extended, X7_the_next_segment_runs) {
 
 TEST(Extended, X8_a_segment_is_rolled_back_together) {
   Conversation c;
-  c.client(parse("", kUpdate) + bind("", {c.key_on(0), "x"}) + execute() + parse("", "SELEC") +
-           bind("") + execute() + sync());
+  c.client(parse("", kUpdate) + bind("", {c.key_on(0), "x"}) + execute() + parse("", "SELEC"));
   c.lease(0).sent(guarded("P() B() E H"));
   c.shard(guard_passed() + parsed() + bound() + complete("UPDATE 1"));
-  c.sent("B(collegedb_abort) S").shard(error("26000") + ready());
-  c.hears("1 2 C(UPDATE 1) E(42601) Z(I)").released().idle();
+  c.hears("1 2 C(UPDATE 1) E(42601)").sent("B(collegedb_abort) H").shard(error("26000"));
+  c.client(bind("") + execute() + sync()).sent("S").shard(ready());
+  c.hears("Z(I)").released().idle();
 }
 
 TEST(Extended, X8_an_error_of_the_server_in_the_middle) {

@@ -26,12 +26,20 @@ TEST(Transactions, Q1_empty_text_is_answered_once) {
 
 TEST(Transactions, Q4_an_error_of_the_server_fails_the_block) {
   Conversation c;
-  c.client(query("BEGIN")).client(query("SELECT 1/0")).lease_any();
+  c.client(query("BEGIN")).client(query("SELECT random()")).lease_any();
   c.shard(complete("BEGIN") + ready('T') + error("22012") + ready('E'));
   c.hears("C(BEGIN) Z(T) E(22012) Z(E)");
   c.client(query(kNow)).hears("E(25P02) Z(E)");
   c.client(query("COMMIT")).shard(complete("ROLLBACK") + ready()).hears("C(ROLLBACK) Z(I)");
   c.released().idle();
+}
+
+TEST(Transactions, Q4_the_same_of_a_statement_beside_the_block) {
+  Conversation c;
+  c.client(query("BEGIN")).client(query("SELECT 1/0")).lease_any();
+  c.sent("Q(SELECT 1/0)").shard(error("22012") + ready());
+  c.hears("C(BEGIN) Z(T) E(22012) Z(E)").released();
+  c.client(query("COMMIT")).hears("C(ROLLBACK) Z(I)").idle();
 }
 
 TEST(Transactions, Q5_COMMIT_of_a_failed_block_without_a_server_says_ROLLBACK) {
@@ -72,9 +80,9 @@ TEST(Transactions, Q5_unbound_in_the_extended_protocol) {
 TEST(Transactions, Q5_unbound_with_a_server_at_hand) {
   Conversation c;
   c.client(query("BEGIN")).hears("C(BEGIN) Z(T)");
-  c.client(parse("s", kNow) + parse("", "SELEC") + sync());
-  c.lease_any();
-  c.shard(parsed()).shard(error("26000") + ready()).hears("1 E(42601) Z(E)");
+  c.client(parse("s", kNow) + parse("", "SELEC")).lease_any();
+  c.shard(parsed()).hears("1 E(42601)").shard(error("26000"));
+  c.client(sync()).shard(ready()).hears("Z(E)").released();
   c.client(query("COMMIT")).hears("C(ROLLBACK) Z(I)").idle();
 }
 
