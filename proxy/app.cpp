@@ -133,8 +133,9 @@ class Readiness {
 
 // In order of construction.
 struct App::Parts {
-  explicit Parts(const Config& config)
-      : registry(shard_names(config), net::Server::worker_count(config), clock_ns,
+  explicit Parts(const Config& configuration)
+      : config(configuration),
+        registry(shard_names(config), net::Server::worker_count(config), clock_ns,
                  COLLEGEDB_VERSION),
         store(config,
               {.id = {}, .address = config.proxy.listen.front(), .version = COLLEGEDB_VERSION}) {}
@@ -151,9 +152,19 @@ struct App::Parts {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
+  void prepare_schema();
+  // Once in recovery_interval, on a thread of its own.
+  void keep_house();
+  // For /readyz, on the exposer's thread.
+  [[nodiscard]] std::string not_ready() const;
+
+  const Config& config;
+
   metrics::Registry registry;
   Readiness readiness;
   std::atomic<bool> schema_pending = false;
+  std::mutex serving_mutex;
+  bool serving = false;  // guarded; false: the server takes no snapshots yet
   routing::Store store;
   std::unique_ptr<migration::Runner> runner;
   std::unique_ptr<admin::ControlPlane> control;
@@ -176,7 +187,7 @@ bool App::start(const Signals& signals) {
     const auto address = *parse_listen(config_.metrics.listen);
     parts.exposer = std::make_unique<metrics::Exposer>(
         address.host, address.port, std::make_shared<ProcessCollector>(parts.registry, parts.store),
-        [this] { return not_ready(); });
+        [&parts] { return parts.not_ready(); });
   }
   if (!prepare_cluster(signals)) return false;
 
@@ -192,14 +203,20 @@ bool App::start(const Signals& signals) {
   parts.control->set_probes({.clients = [server] { return server->clients(); },
                              .pools = [server] { return server->pools(); },
                              .servers = [server] { return server->servers(); }});
-  server->start(parts.store.current());
-  parts.store.start([server](std::shared_ptr<const routing::Snapshot> snapshot) {
-    server->publish(std::move(snapshot));
+  // The store must run before a client can ask for a reload; what it loads meanwhile waits.
+  parts.store.start([&parts](std::shared_ptr<const routing::Snapshot> snapshot) {
+    const std::lock_guard lock(parts.serving_mutex);
+    if (parts.serving) parts.server->publish(std::move(snapshot));
   });
+  {
+    const std::lock_guard lock(parts.serving_mutex);
+    server->start(parts.store.current());
+    parts.serving = true;
+  }
   if (config_.has_journal()) start_recovery();
   parts.watch = std::make_unique<ShardWatch>(config_, parts.registry.process());
-  parts.housekeeping =
-      std::make_unique<Housekeeping>(config_.journal.recovery_interval, [this] { keep_house(); });
+  parts.housekeeping = std::make_unique<Housekeeping>(config_.journal.recovery_interval,
+                                                      [&parts] { parts.keep_house(); });
   parts.readiness.set({});
   for (const auto& address : config_.proxy.listen) spdlog::info("listening on {}", address);
   return true;
@@ -212,7 +229,7 @@ bool App::prepare_cluster(const Signals& signals) {
     std::string reason;
     try {
       try {
-        prepare_schema();
+        parts_->prepare_schema();
       } catch (const migration::SqlFailure& failure) {
         if (!may_pass(failure)) throw;
         spdlog::warn("schema not checked yet: {}", text_of(failure));
@@ -234,13 +251,13 @@ bool App::prepare_cluster(const Signals& signals) {
   }
 }
 
-void App::prepare_schema() {
-  if (config_.journal.auto_init) {
-    migration::install_schema(config_, admin::stubs());
+void App::Parts::prepare_schema() {
+  if (config.journal.auto_init) {
+    migration::install_schema(config, admin::stubs());
   } else {
-    migration::check_schema(config_);
+    migration::check_schema(config);
   }
-  parts_->schema_pending = false;
+  schema_pending = false;
 }
 
 migration::RunnerOptions App::runner_options() {
@@ -267,9 +284,9 @@ void App::start_recovery() {
       runner_options(), config_.journal.recovery_interval, std::move(hooks));
 }
 
-void App::keep_house() {
-  parts_->watch->look();
-  if (!parts_->schema_pending) return;
+void App::Parts::keep_house() {
+  watch->look();
+  if (!schema_pending) return;
   try {
     prepare_schema();
     spdlog::info("schema checked on all shards");
@@ -278,10 +295,10 @@ void App::keep_house() {
   }
 }
 
-std::string App::not_ready() const {
-  auto reason = parts_->readiness.reason();
+std::string App::Parts::not_ready() const {
+  auto reason = readiness.reason();
   if (!reason.empty()) return reason;
-  const auto silence = steady_clock::now() - parts_->store.last_contact();
+  const auto silence = steady_clock::now() - store.last_contact();
   if (silence < kJournalSilence) return {};
   return "the journal shard has been silent for " +
          std::to_string(std::chrono::duration_cast<std::chrono::seconds>(silence).count()) + " s";

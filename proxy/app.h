@@ -31,11 +31,8 @@ class App {
  private:
   struct Parts;
   bool prepare_cluster(const Signals& signals);
-  void prepare_schema();
   [[nodiscard]] migration::RunnerOptions runner_options();
   void start_recovery();
-  void keep_house();
-  [[nodiscard]] std::string not_ready() const;
   void reload();
   void stop(const Signals& signals);
 
