@@ -174,9 +174,10 @@ class Chaos:
             time.sleep(self.random.uniform(0, 1.2 * duration))
         else:
             watcher.wait_for(moment, done)
+        over = done.is_set()
         self.victim.kill9()
         died = time.monotonic()
-        state = watcher.state() if not done.is_set() else "done"
+        state = "done" if over else watcher.state()
         self.states[state] += 1
         took = self.prober.until_acknowledged(self.survivor, key, died, flow_limit())
         self.flows.append(took)

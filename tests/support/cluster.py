@@ -59,6 +59,10 @@ def bin_dir():
 _handed_out = set()
 
 
+def give_back_port(port):
+    _handed_out.discard(port)
+
+
 def _candidates():
     first, _, last = os.environ.get("COLLEGEDB_TEST_PORTS", "").partition("-")
     if last:
@@ -207,6 +211,7 @@ class Cluster:
         if self.process is not None:
             self.stop("immediate")
         shutil.rmtree(self.directory, ignore_errors=True)
+        give_back_port(self.port)
 
     def psql(self, sql, dbname="postgres", check=True, timeout=60):
         """Runs SQL by psql; returns its unaligned, tuples-only output without the last newline."""

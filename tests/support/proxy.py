@@ -12,7 +12,7 @@ import urllib.request
 
 import psycopg2
 
-from cluster import free_port
+from cluster import free_port, give_back_port
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -232,6 +232,8 @@ class Proxy:
                 os.makedirs(keep, exist_ok=True)
                 shutil.copy(self.log_path, os.path.join(keep, os.path.basename(self.directory) + ".log"))
             shutil.rmtree(self.directory, ignore_errors=True)
+            give_back_port(self.port)
+            give_back_port(self.metrics_port)
 
     def __enter__(self):
         try:
