@@ -1,11 +1,13 @@
 """pgbench's own tables, sharded by aid and filled through the proxy; 32 clients on a pool of 10."""
 
 import threading
+import time
 
 import psycopg
 import pytest
 
 from bench import pgbench
+from world import attempt
 
 ROWS = 2000
 PROTOCOLS = ["simple", "extended", "prepared"]
@@ -66,21 +68,43 @@ def test_transactions_are_all_there(place, bench, at_rest, protocol):
 def test_the_pool_is_a_hard_cap(place, bench):
     """Never more than 10 server connections of clients per shard, with 32 clients at work."""
     peak = dict.fromkeys(place.names, 0)
-    runner = threading.Thread(target=lambda: pgbench(bench.conninfo(), script=BLOCK, clients=32, seconds=3,
-                                                     protocol="prepared").assert_clean())
+    runs = []
+    runner = threading.Thread(target=lambda: runs.append(pgbench(bench.conninfo(), script=BLOCK, clients=32, seconds=3,
+                                                                 protocol="prepared")))
     runner.start()
     while runner.is_alive():
         for name in place.names:
             rows = place.on(name, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
                                   "AND application_name = 'pgbench'")
             peak[name] = max(peak[name], rows[0][0])
+        time.sleep(0.1)
     runner.join()
-    sizes = {labels: value for labels, value in bench.metrics()["collegedb_pool_connections"].items()}
-    assert all(0 < p <= 10 for p in peak.values()), peak
-    per_shard = {}
-    for labels, value in sizes.items():
-        per_shard[dict(labels)["shard"]] = per_shard.get(dict(labels)["shard"], 0) + value
-    assert set(per_shard) == set(place.names) and all(v <= 10 for v in per_shard.values()), per_shard
+    runs[0].assert_clean()
+    assert all(0 < count <= 10 for count in peak.values()), peak
+    per_shard = dict.fromkeys(place.names, 0)
+    for labels, value in bench.metrics()["collegedb_pool_connections"].items():
+        per_shard[dict(labels)["shard"]] += value
+    assert all(value <= 10 for value in per_shard.values()), per_shard
+
+
+def test_a_row_lock_is_waited_for_like_on_one_server(bench):
+    """Longer than write_hold, which bounds waits for moves only."""
+    holder = bench.connect(autocommit=False)
+    with holder.cursor() as cursor:
+        cursor.execute("UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = 11")
+        outcomes = []
+        waiters = [threading.Thread(target=lambda a=a: outcomes.append(attempt(lambda: bench.query(
+            "UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = 11")))) for a in range(2)]
+        for waiter in waiters:
+            waiter.start()
+        time.sleep(7)
+        assert outcomes == []
+        holder.commit()
+    for waiter in waiters:
+        waiter.join(20)
+    holder.close()
+    assert outcomes == [(None, 1), (None, 1)]
+    bench.query("UPDATE pgbench_accounts SET abalance = abalance - 3 WHERE aid = 11")
 
 
 def test_one_key_is_one_row_through_every_path(bench):
