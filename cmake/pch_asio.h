@@ -2,7 +2,7 @@
 #pragma once
 #include "pch_std.h"
 
+#include <spdlog/spdlog.h>
 #include <boost/asio.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/ssl.hpp>
-#include <spdlog/spdlog.h>

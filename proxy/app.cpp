@@ -165,6 +165,7 @@ struct App::Parts {
   std::atomic<bool> schema_pending = false;
   std::mutex serving_mutex;
   bool serving = false;  // guarded; false: the server takes no snapshots yet
+  std::shared_ptr<const routing::Snapshot> newest;  // guarded; by the store's thread
   routing::Store store;
   std::unique_ptr<migration::Runner> runner;
   std::unique_ptr<admin::ControlPlane> control;
@@ -206,11 +207,12 @@ bool App::start(const Signals& signals) {
   // The store must run before a client can ask for a reload; what it loads meanwhile waits.
   parts.store.start([&parts](std::shared_ptr<const routing::Snapshot> snapshot) {
     const std::lock_guard lock(parts.serving_mutex);
+    parts.newest = snapshot;
     if (parts.serving) parts.server->publish(std::move(snapshot));
   });
   {
     const std::lock_guard lock(parts.serving_mutex);
-    server->start(parts.store.current());
+    server->start(parts.newest ? parts.newest : parts.store.current());
     parts.serving = true;
   }
   if (config_.has_journal()) start_recovery();

@@ -37,7 +37,7 @@ FORBIDDEN_SYMBOLS = re.compile(
     r"\bsocket$|\bconnect$|\brecv\w*$|\bsend\w*$|\bepoll_\w+")
 ALLOWED_LINKS = re.compile(
     r"lib(collegedb_(error|wire|stats|parser|routing|session|machine)\.a|crypto\.so|pg_query\.(so|a)|"
-    r"g(test|mock)(_main)?\.a)")
+    r"g(test|mock)(_main)?\.a|-lpg_query)$")
 # Test programs made of pure targets only.
 PURE_PROGRAMS = ["wire_test", "parser_test", "routing_test", "session_test"]
 
