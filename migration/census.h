@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "migration/table_catalog.h"
 #include "migration/cluster.h"
+#include "migration/table_catalog.h"
 #include "proxy/wire/error.h"
 
 namespace collegedb::migration {

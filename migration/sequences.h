@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "migration/table_catalog.h"
 #include "migration/cluster.h"
+#include "migration/table_catalog.h"
 
 namespace collegedb::migration {
 

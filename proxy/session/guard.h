@@ -23,7 +23,8 @@ inline constexpr std::string_view kGateSql =
     "SELECT CASE WHEN min_generation > $2::pg_catalog.int8"
     " THEN collegedb.raise_stale($2::pg_catalog.int8, min_generation)"
     " WHEN cutovers > 0 THEN collegedb.check_moved($3::pg_catalog.text, $4::pg_catalog.text,"
-    " $5::pg_catalog.text[]) END, pg_catalog.set_config('collegedb.guarded', $6::pg_catalog.text, true)"
+    " $5::pg_catalog.text[]) END, pg_catalog.set_config('collegedb.guarded', $6::pg_catalog.text, "
+    "true)"
     " FROM collegedb.gate WHERE bucket = $1::pg_catalog.int4 FOR SHARE";
 
 // The same where FOR SHARE is not allowed (READ ONLY at READ COMMITTED).
@@ -32,7 +33,8 @@ inline constexpr std::string_view kGateReadOnlySql =
     "SELECT CASE WHEN min_generation > $2::pg_catalog.int8"
     " THEN collegedb.raise_stale($2::pg_catalog.int8, min_generation)"
     " WHEN cutovers > 0 THEN collegedb.check_moved($3::pg_catalog.text, $4::pg_catalog.text,"
-    " $5::pg_catalog.text[]) END, pg_catalog.set_config('collegedb.guarded', $6::pg_catalog.text, true)"
+    " $5::pg_catalog.text[]) END, pg_catalog.set_config('collegedb.guarded', $6::pg_catalog.text, "
+    "true)"
     " FROM collegedb.gate WHERE bucket = $1::pg_catalog.int4";
 
 // Switches the insert fence on again inside a transaction whose earlier statements ran without it.

@@ -2,8 +2,8 @@
 // in, bytes and one Wait out. Driven by net/connection.
 //
 // Flow: the driver performs take_commands(), writes server_out() of every link, writes client_out()
-// when may_flush_client(), then does what wait() names and reports it back; and so on until kClosed.
-// The session waits for exactly one thing at a time.
+// when may_flush_client(), then does what wait() names and reports it back; and so on until
+// kClosed. The session waits for exactly one thing at a time.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,7 @@
 namespace collegedb::session {
 
 // `name` in lower case; `value` as set_config takes it. nullopt: allowed.
-[[nodiscard]] std::optional<SqlError> refused_setting(std::string_view name, std::string_view value);
+[[nodiscard]] std::optional<SqlError> refused_setting(std::string_view name,
+                                                      std::string_view value);
 
 }  // namespace collegedb::session

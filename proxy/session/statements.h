@@ -27,10 +27,10 @@ struct Prepared {
 struct Portal {
   std::shared_ptr<Prepared> statement;
   std::shared_ptr<const routing::Plan> plan;  // of the statement when it was bound
-  std::string bind;    // payload of the Bind, for portals the proxy itself executes
-  bool local = false;  // executed by the proxy: session statements, admin calls, scatters
+  std::string bind;        // payload of the Bind, for portals the proxy itself executes
+  bool local = false;      // executed by the proxy: session statements, admin calls, scatters
   bool suspended = false;  // and has been told so: CommandComplete is still to come
-  bool done = false;   // a local portal that has run
+  bool done = false;       // a local portal that has run
 };
 
 template <class T>

@@ -11,8 +11,8 @@
 
 #include "metrics/stats.h"
 #include "proxy/session/control.h"
-#include "proxy/session/plan_cache.h"
 #include "proxy/session/learned.h"
+#include "proxy/session/plan_cache.h"
 #include "proxy/session/statement_registry.h"
 #include "routing/snapshot.h"
 
@@ -23,12 +23,12 @@ struct WorkerContext {
   PlanCache plans;
   StatementRegistry statements;
   LearnedOwners learned;
-  metrics::WorkerStats* stats = nullptr;              // never null
+  metrics::WorkerStats* stats = nullptr;  // never null
   std::span<const AdminFunction> admin_functions;
   std::uint32_t write_hold_ms = 5000;
   std::uint32_t query_timeout_ms = 0;
   std::uint32_t idle_transaction_timeout_ms = 0;
-  bool fanout_unroutable = true;                      // routing.on_unroutable
+  bool fanout_unroutable = true;  // routing.on_unroutable
 };
 
 }  // namespace collegedb::session

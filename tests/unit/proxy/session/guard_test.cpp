@@ -130,7 +130,8 @@ TEST(Guard, an_arriving_key_is_waited_for) {
   bool fresh = true;
   int delays = 0;
   while (c.session->wait().kind != Wait::Kind::kClient && delays < 2000) {
-    c.shard((fresh ? guard_parsed() : "") + guard_queue() + bound() + error("CDB04")).shard(ready());
+    c.shard((fresh ? guard_parsed() : "") + guard_queue() + bound() + error("CDB04"))
+        .shard(ready());
     fresh = false;
     if (c.session->wait().kind == Wait::Kind::kDelay) {
       ++delays;

@@ -78,8 +78,7 @@ std::string password(std::string_view text) {
 
 // One login and everything it said so far.
 struct Conversation {
-  explicit Conversation(AuthMethod method = AuthMethod::kTrust,
-                        LoginChannel channel = {})
+  explicit Conversation(AuthMethod method = AuthMethod::kTrust, LoginChannel channel = {})
       : Conversation(config_with(method), std::move(channel)) {}
   Conversation(LoginConfig settings, LoginChannel channel)
       : config(std::move(settings)), policy(config, "process secret"), login(policy, [&] {
