@@ -16,6 +16,7 @@ stopped and removed afterwards, also when this program is told to stop by a sign
 
 import argparse
 import atexit
+import ctypes
 import glob
 import os
 import pwd
@@ -26,6 +27,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 SETTINGS = {
@@ -89,6 +91,18 @@ def free_port():
     raise RuntimeError("no free port left")
 
 
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def dies_with_parent(number):
+    """preexec_fn that sends the child a signal when this process dies, however it dies. Only from
+    the main thread: the kernel means the thread that forked."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, number)
+
+
 def _as_server_user():
     """Arguments of Popen that run a program as the owner of the data directories."""
     if os.geteuid() != 0:
@@ -138,7 +152,8 @@ class Cluster:
             self.process = subprocess.Popen(
                 [os.path.join(self._bin, "postgres"), "-D", self.data],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
-                start_new_session=True, **_as_server_user())
+                start_new_session=True, preexec_fn=dies_with_parent(signal.SIGQUIT),
+                **_as_server_user())
         self.wait_ready(timeout)
         return self
 

@@ -12,7 +12,7 @@ import urllib.request
 
 import psycopg2
 
-from cluster import free_port, give_back_port
+from cluster import dies_with_parent, free_port, give_back_port
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -160,7 +160,8 @@ class Proxy:
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [binary(), "serve", "--config", self.config_path], stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, env=environment, start_new_session=True)
+                stdout=log, stderr=log, env=environment, start_new_session=True,
+                preexec_fn=dies_with_parent(signal.SIGKILL))
         self.frozen = False
         if wait:
             self.wait_ready(timeout)
