@@ -79,9 +79,6 @@ void read_auth(ConfigSection section, Reading& reading) {
   if (section.has("users_file") || fs::exists(path)) auth.users_file = path;
   section.text("auth_query_shard", auth.auth_query_shard);
   section.texts("admin_users", auth.admin_users);
-  if (auth.method == Config::AuthMethod::kCert) {
-    reading.notice(section, "method", "cert is not available yet: every login is refused");
-  }
   if (!auth.auth_query_shard.empty()) {
     reading.notice(section, "auth_query_shard",
                    "not available yet: only users of users_file can log in");
@@ -116,6 +113,9 @@ void read_tls(ConfigSection section, Reading& reading) {
   if (tls.cert.empty() != tls.key.empty()) {
     section.fault(tls.cert.empty() ? "key" : "cert", "tls.cert and tls.key go together");
   }
+  if (reading.config().auth.method == Config::AuthMethod::kCert && tls.ca.empty()) {
+    section.fault("ca", "auth.method = \"cert\" needs tls.cert, tls.key and tls.ca");
+  }
   if (tls.mode == Config::TlsMode::kVerifyFull && tls.ca.empty()) {
     section.fault("mode", "verify-full needs tls.ca to check client certificates against");
   }
@@ -135,6 +135,9 @@ void read_pool(ConfigSection section, Reading& reading) {
   section.duration("client_login_timeout", pool.client_login_timeout, milliseconds(1));
   section.duration("idle_transaction_timeout", pool.idle_transaction_timeout);
   section.duration("query_timeout", pool.query_timeout);
+  if (pool.mode == Config::PoolMode::kSession) {
+    reading.notice(section, "mode", "session is not available yet: pooling is by transaction");
+  }
   if (pool.min_size > pool.size) section.fault("min_size", "must not be above pool.size");
   section.finish();
 }
@@ -214,6 +217,10 @@ void read_migration(ConfigSection section, Reading& reading) {
   section.number("max_concurrent_moves", migration.max_concurrent_moves, 1, 1000);
   section.number("stream_threshold_rows", migration.stream_threshold_rows, std::int64_t{1},
                  std::int64_t{1'000'000'000});
+  if (section.has("stream_threshold_rows")) {
+    reading.notice(section, "stream_threshold_rows",
+                   "has no effect yet: keys of every size are copied before the cutover");
+  }
   section.duration("cutover_lock_timeout", migration.cutover_lock_timeout, milliseconds(1));
   section.number("cutover_attempts", migration.cutover_attempts, 1, 1000);
   section.duration("write_hold", migration.write_hold, milliseconds(1));

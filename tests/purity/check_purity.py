@@ -36,8 +36,8 @@ FORBIDDEN_SYMBOLS = re.compile(
     r"std::chrono::_V2|\bPQ[a-z]\w*|\bSSL_\w+|\bpthread_create|\bclock_gettime|\bgettimeofday|"
     r"\bsocket$|\bconnect$|\brecv\w*$|\bsend\w*$|\bepoll_\w+")
 ALLOWED_LINKS = re.compile(
-    r"lib(collegedb_(error|wire|stats|parser|routing|session|machine)\.a|crypto\.so|pg_query\.(so|a)|"
-    r"g(test|mock)(_main)?\.a|-lpg_query)$")
+    r"(-lpg_query|lib(collegedb_(error|wire|stats|parser|routing|session|machine)\.a|crypto\.so|pg_query\.(so|a)|"
+    r"g(test|mock)(_main)?\.a))$")
 # Test programs made of pure targets only.
 PURE_PROGRAMS = ["wire_test", "parser_test", "routing_test", "session_test"]
 

@@ -314,7 +314,6 @@ TEST_F(ConfigTest, TheDocumentedFileIsTheDefaults) {
   EXPECT_EQ(config.pool.client_login_timeout, defaults.pool.client_login_timeout);
   EXPECT_EQ(config.journal.recovery_interval, defaults.journal.recovery_interval);
   EXPECT_EQ(config.migration.copy_rate, defaults.migration.copy_rate);
-  EXPECT_EQ(config.migration.stream_threshold_rows, defaults.migration.stream_threshold_rows);
   EXPECT_EQ(config.migration.cutover_lock_timeout, defaults.migration.cutover_lock_timeout);
   EXPECT_EQ(config.migration.write_hold, defaults.migration.write_hold);
   EXPECT_EQ(config.migration.retire_after, defaults.migration.retire_after);
@@ -327,6 +326,13 @@ TEST_F(ConfigTest, TheComposeFilesConfigurationLoads) {
   EXPECT_THAT(loaded.faults, IsEmpty());
   EXPECT_THAT(loaded.notices, IsEmpty());
   EXPECT_EQ(loaded.config.users.size(), 1U);
+}
+
+TEST_F(ConfigTest, CertificateLoginsNeedAnAuthority) {
+  const auto loaded =
+      parse("[auth]\nmethod = \"cert\"\n[[shards]]\nname = \"s\"\nconninfo = \"host=h\"\n");
+  EXPECT_THAT(loaded.faults,
+              ElementsAre(fault(0, "tls.ca: auth.method = \"cert\" needs tls.cert")));
 }
 
 TEST_F(ConfigTest, RefusesAScopeThatWouldBreakTransactionNames) {
