@@ -251,7 +251,7 @@ inline std::string guard_moved(std::string_view shard, std::string_view key,
 
 inline constexpr std::string_view kGuardStatements =
     "P(collegedb_queue) P(collegedb_gate) P(collegedb_gate_ro) P(collegedb_fence_on) ";
-inline constexpr std::string_view kGuard = "B(collegedb_queue) E B(collegedb_gate) E ";
+inline constexpr std::string_view kGuard = "B(collegedb_queue) E B(collegedb_gate) E H ";
 
 // --- the conversation ---------------------------------------------------------------------------
 

@@ -212,8 +212,8 @@ TEST(Transactions, keys_of_two_groups_in_one_bucket_are_checked_apart) {
   const std::string sql = "DELETE FROM users WHERE id = " + user +
                           "; DELETE FROM accounts WHERE code = '" + account + "'";
   d.client(query(sql)).lease(shard);
-  d.sent(std::string(kGuardStatements) + std::string(kGuard) + std::string(kGuard) + "Q(" + sql +
-         ")");
+  d.sent(std::string(kGuardStatements) + "B(collegedb_queue) E B(collegedb_gate) E " +
+         std::string(kGuard) + "Q(" + sql + ")");
 }
 
 TEST(Transactions, several_statements_of_two_shards_are_refused) {
