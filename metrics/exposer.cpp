@@ -95,10 +95,11 @@ void log_lost(const std::exception_ptr& error) {
   }
 }
 
-asio::awaitable<void> accept_all(tcp::acceptor& acceptor, std::shared_ptr<const Answers> answers) {
+// `acceptor` outlives the run of its context.
+asio::awaitable<void> accept_all(tcp::acceptor* acceptor, std::shared_ptr<const Answers> answers) {
   const auto executor = co_await asio::this_coro::executor;
   for (;;) {
-    auto [error, socket] = co_await acceptor.async_accept(kToken);
+    auto [error, socket] = co_await acceptor->async_accept(kToken);
     if (error == asio::error::operation_aborted) co_return;
     if (error) {
       spdlog::warn("metrics server: accept: {}", error.message());
@@ -140,7 +141,7 @@ Exposer::Exposer(const std::string& host, std::uint16_t port,
     throw std::runtime_error("metrics.listen " + host + ":" + std::to_string(port) + ": " +
                              error.code().message());
   }
-  asio::co_spawn(impl_->context, accept_all(impl_->acceptor, impl_->answers), log_lost);
+  asio::co_spawn(impl_->context, accept_all(&impl_->acceptor, impl_->answers), log_lost);
   impl_->thread = std::thread([impl = impl_.get()] { impl->context.run(); });
 }
 

@@ -184,10 +184,10 @@ App::~App() = default;
 bool App::start(const Signals& signals) {
   parts_ = std::make_unique<Parts>(config_);
   Parts& parts = *parts_;
-  if (!config_.metrics.listen.empty()) {
-    const auto address = *parse_listen(config_.metrics.listen);
+  if (const auto address = parse_listen(config_.metrics.listen)) {
     parts.exposer = std::make_unique<metrics::Exposer>(
-        address.host, address.port, std::make_shared<ProcessCollector>(parts.registry, parts.store),
+        address->host, address->port,
+        std::make_shared<ProcessCollector>(parts.registry, parts.store),
         [&parts] { return parts.not_ready(); });
   }
   if (!prepare_cluster(signals)) return false;
