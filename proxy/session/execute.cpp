@@ -406,8 +406,8 @@ void SessionImpl::emit_guard(const Target& target) {
     i = end;
   }
   if (!keys.empty()) {
-    // The guard's answer must not wait for the statement's: write_hold bounds the guard alone, never
-    // the statement's own row locks.
+    // The guard's answer must not wait for the statement's: write_hold bounds the guard alone,
+    // never the statement's own row locks.
     wire::encode_flush(link_->out);
   }
   if (!keys.empty()) {
