@@ -35,6 +35,14 @@ SqlFailure lost(const std::string& shard, PGconn* connection) {
           shard, true};
 }
 
+// Borrowed from the parameters; nullptr is SQL NULL.
+std::vector<const char*> pointers(std::span<const SqlParameter> parameters) {
+  std::vector<const char*> out;
+  out.reserve(parameters.size());
+  for (const SqlParameter& each : parameters) out.push_back(each ? each->c_str() : nullptr);
+  return out;
+}
+
 // libpq takes the last of several values of one parameter, so what stands before the conninfo is a
 // default and what stands after it is forced.
 PGconn* open(const ShardConfig& shard, const SessionOptions& options) {
@@ -121,47 +129,79 @@ std::vector<std::string> Rows::array(int row, int column) const {
 
 ControlSession::ControlSession(const ShardConfig& shard, const SessionOptions& options)
     : shard_(shard.name),
+      conninfo_(shard.conninfo),
       silence_(options.silence),
-      patience_(options.statement_timeout.count() > 0 ? options.statement_timeout + options.silence
-                                                      : std::chrono::milliseconds{0}),
       connection_(open(shard, options), &PQfinish) {
   if (PQstatus(connection_.get()) != CONNECTION_OK) {
     throw lost(shard_, connection_.get());
   }
   PQsetNoticeReceiver(connection_.get(), &ControlSession::receive_notice, this);
+  renew(options);
+}
+
+// One statement, whose answer also proves that the session is alive.
+void ControlSession::renew(const SessionOptions& options) {
+  silence_ = options.silence;
+  set_patience(options.statement_timeout);
+  notices_.clear();
   std::string settings =
       "SELECT pg_catalog.set_config(name, value, false) FROM (VALUES ('search_path', 'pg_catalog'),"
       " ('statement_timeout', $1), ('lock_timeout', $2),"
-      " ('idle_in_transaction_session_timeout', $3), ('client_min_messages', 'notice'),"
-      " ('DateStyle', 'ISO, MDY'), ('IntervalStyle', 'postgres'), ('TimeZone', 'UTC'),"
-      " ('bytea_output', 'hex'), ('extra_float_digits', '1'), ('synchronous_commit', 'on'),"
-      " ('default_transaction_read_only', 'off'), ('standard_conforming_strings', 'on'),"
+      " ('idle_in_transaction_session_timeout', $3), ('application_name', $4),"
+      " ('client_min_messages', 'notice'), ('DateStyle', 'ISO, MDY'),"
+      " ('IntervalStyle', 'postgres'), ('TimeZone', 'UTC'), ('bytea_output', 'hex'),"
+      " ('extra_float_digits', '1'), ('synchronous_commit', 'on'), ('xmloption', 'content'),"
+      " ('lc_monetary', 'C'), ('default_transaction_read_only', 'off'),"
+      " ('standard_conforming_strings', 'on'),"
       " ('default_transaction_isolation', 'read committed'), ('row_security', 'off')";
+  if (options.dies_with_client) {
+    settings +=
+        ", ('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '3'),"
+        " ('tcp_keepalives_count', '3'), ('tcp_user_timeout', '15000')";
+  }
   if (server_version() >= 140000) {
-    settings += ", ('idle_session_timeout', '0')";
+    settings += ", ('idle_session_timeout', '0'), ('client_connection_check_interval', '";
+    settings += options.dies_with_client ? "1s')" : "0')";
   }
   if (server_version() >= 170000) {
     settings += ", ('transaction_timeout', '0')";
   }
   run(settings + ") AS settings (name, value)",
       {milliseconds(options.statement_timeout), milliseconds(options.lock_timeout),
-       milliseconds(options.idle_in_transaction_timeout)});
+       milliseconds(options.idle_in_transaction_timeout), options.application_name});
+}
+
+void ControlSession::set_patience(std::chrono::milliseconds statement_timeout) {
+  patience_ =
+      statement_timeout.count() > 0 ? statement_timeout + silence_ : std::chrono::milliseconds{0};
 }
 
 Rows ControlSession::run(std::string_view sql, std::span<const SqlParameter> parameters) {
-  std::vector<const char*> values;
-  values.reserve(parameters.size());
-  for (const SqlParameter& parameter : parameters) {
-    values.push_back(parameter ? parameter->c_str() : nullptr);
-  }
+  const std::vector<const char*> values = pointers(parameters);
   return finish(PQsendQueryParams(connection_.get(), std::string(sql).c_str(),
                                   static_cast<int>(values.size()), nullptr, values.data(), nullptr,
                                   nullptr, 0) != 0);
 }
 
+Rows ControlSession::run_prepared(std::string_view sql,
+                                  std::initializer_list<SqlParameter> parameters) {
+  const std::string text(sql);
+  auto found = prepared_.find(text);
+  if (found == prepared_.end()) {
+    const std::string name = "collegedb_" + std::to_string(prepared_.size());
+    finish(PQsendPrepare(connection_.get(), name.c_str(), text.c_str(), 0, nullptr) != 0);
+    found = prepared_.emplace(text, name).first;
+  }
+  const std::vector<const char*> values =
+      pointers(std::span<const SqlParameter>(parameters.begin(), parameters.size()));
+  return finish(PQsendQueryPrepared(connection_.get(), found->second.c_str(),
+                                    static_cast<int>(values.size()), values.data(), nullptr,
+                                    nullptr, 0) != 0);
+}
+
 void ControlSession::set_statement_timeout(std::chrono::milliseconds timeout) {
   run("SELECT pg_catalog.set_config('statement_timeout', $1, false)", {milliseconds(timeout)});
-  patience_ = timeout.count() > 0 ? timeout + silence_ : std::chrono::milliseconds{0};
+  set_patience(timeout);
 }
 
 Rows ControlSession::run(std::string_view sql, std::initializer_list<SqlParameter> parameters) {
@@ -232,6 +272,10 @@ Rows ControlSession::check(Rows rows) {
 bool ControlSession::in_transaction() const {
   const PGTransactionStatusType status = PQtransactionStatus(connection_.get());
   return status == PQTRANS_INTRANS || status == PQTRANS_INERROR;
+}
+
+bool ControlSession::idle() const {
+  return alive() && PQtransactionStatus(connection_.get()) == PQTRANS_IDLE;
 }
 
 void ControlSession::receive_notice(void* self, const PGresult* result) {

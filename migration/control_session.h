@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "proxy/config.h"
@@ -70,6 +71,9 @@ struct SessionOptions {
   std::chrono::milliseconds statement_timeout{60000};
   std::chrono::milliseconds lock_timeout{10000};
   std::chrono::milliseconds idle_in_transaction_timeout{60000};
+  // The server ends this session within 15 s of this host's death, and notices within a second that
+  // this process has died even while it waits for a lock: for sessions whose locks others wait for.
+  bool dies_with_client = false;
   // How long beyond statement_timeout a silent server (stopped, cut off) is waited for; with a
   // statement_timeout of 0 for ever.
   std::chrono::milliseconds silence{5000};
@@ -83,15 +87,24 @@ class ControlSession {
   ControlSession(const ControlSession&) = delete;
   ControlSession& operator=(const ControlSession&) = delete;
 
+  // Sets everything again as the constructor did, with other options. REQUIRES: idle(). Throws
+  // SqlFailure.
+  void renew(const SessionOptions& options);
+
   // Exactly one statement, extended protocol. Throws SqlFailure.
   Rows run(std::string_view sql, std::span<const SqlParameter> parameters = {});
   Rows run(std::string_view sql, std::initializer_list<SqlParameter> parameters);
+  // The same for a text that this session will see again: the server keeps its plan.
+  Rows run_prepared(std::string_view sql, std::initializer_list<SqlParameter> parameters = {});
   // Several statements without parameters, in one implicit transaction unless inside another.
   void script(std::string_view sql);
 
   [[nodiscard]] const std::string& shard() const noexcept { return shard_; }
+  [[nodiscard]] const std::string& conninfo() const noexcept { return conninfo_; }
   [[nodiscard]] int server_version() const { return PQserverVersion(connection_.get()); }
   [[nodiscard]] bool in_transaction() const;
+  // Connected, outside a transaction, with no statement or COPY under way.
+  [[nodiscard]] bool idle() const;
   // For COPY, which moves run over the session by themselves. Owned by this object.
   [[nodiscard]] PGconn* native() const noexcept { return connection_.get(); }
   // Bounds the following statements instead of SessionOptions::statement_timeout; 0 = no bound.
@@ -110,13 +123,16 @@ class ControlSession {
   Rows finish(bool sent);
   Rows check(Rows rows);
   void wait_readable();
+  void set_patience(std::chrono::milliseconds statement_timeout);
   static void receive_notice(void* self, const PGresult* result);
 
   std::string shard_;
+  std::string conninfo_;
   std::chrono::milliseconds silence_;
-  std::chrono::milliseconds patience_;  // 0 = no bound
+  std::chrono::milliseconds patience_{0};  // 0 = no bound
   std::unique_ptr<PGconn, decltype(&PQfinish)> connection_;
   std::vector<SqlError> notices_;
+  std::unordered_map<std::string, std::string> prepared_;  // text -> name of the statement
 };
 
 // BEGIN now; ROLLBACK on destruction unless commit() returned. REQUIRES: session outlives it.

@@ -160,7 +160,8 @@ class Reader {
 
  private:
   Rows ask(std::string_view sql) {
-    return session_.run(std::string(kTables).append(sql), {names_[0], names_[1], names_[2]});
+    return session_.run_prepared(std::string(kTables).append(sql),
+                                 {names_[0], names_[1], names_[2]});
   }
 
   TableShape& table(const Rows& rows, int row) {
@@ -174,7 +175,7 @@ class Reader {
   }
 
   void server() {
-    const Rows rows = session_.run(kServer);
+    const Rows rows = session_.run_prepared(kServer);
     out_.prepared_transactions = static_cast<int>(rows.int8(0, 0));
     out_.encoding = rows.text(0, 1);
     if (!rows.boolean(0, 2)) {

@@ -89,24 +89,30 @@ StepFailure step_failure(const SqlFailure& failure) {
   return {Event::kRefused, std::move(error)};
 }
 
-PgJournal::PgJournal(const ShardConfig& shard, std::string scope, Placement placement)
-    : scope_(std::move(scope)), placement_(std::move(placement)) {
+PgJournal::PgJournal(SessionPool& pool, const ShardConfig& shard, std::string scope,
+                     Placement placement)
+    : pool_(pool), scope_(std::move(scope)), placement_(std::move(placement)) {
   try {
-    // Idle for as long as a copy takes, with the lock: no timeout may end it. The server finds out
-    // within 15 s when this host is gone.
-    session_ = std::make_unique<ControlSession>(
+    // Idle for as long as a copy takes, with the lock: no timeout may end it.
+    session_ = pool_.take(
         shard, SessionOptions{.application_name = "collegedb journal",
                               .statement_timeout = std::chrono::milliseconds(15000),
                               .lock_timeout = std::chrono::milliseconds(10000),
-                              .idle_in_transaction_timeout = std::chrono::milliseconds(0)});
-    session_->run(
-        "SELECT set_config(n, v, false) FROM (VALUES ('tcp_keepalives_idle', '5'),"
-        " ('tcp_keepalives_interval', '3'), ('tcp_keepalives_count', '3'),"
-        " ('tcp_user_timeout', '15000')" +
-        std::string(session_->server_version() >= 140000 ? ", ('idle_session_timeout', '0')" : "") +
-        ") AS s (n, v)");
+                              .idle_in_transaction_timeout = std::chrono::milliseconds(0),
+                              .dies_with_client = true});
   } catch (const SqlFailure& failure) {
     throw StepFailure(Event::kLost, failure.error());
+  }
+}
+
+// A held lock means a live mover: the session is kept only if it certainly holds none.
+PgJournal::~PgJournal() {
+  if (!session_->idle()) return;
+  try {
+    session_->run("SELECT pg_advisory_unlock_all()");
+    pool_.give_back(std::move(session_));
+  } catch (const std::exception&) {
+    // Closed with the object, and its locks with it.
   }
 }
 

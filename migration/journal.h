@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "migration/control_session.h"
+#include "migration/session_pool.h"
 #include "migration/shard.h"
 #include "proxy/config.h"
 
@@ -41,8 +42,11 @@ struct ClaimResult {
 
 class PgJournal final : public Journal {
  public:
-  // Connects. Throws StepFailure (kLost).
-  PgJournal(const ShardConfig& shard, std::string scope, Placement placement);
+  // Takes a session. Throws StepFailure (kLost). `pool` outlives this object.
+  PgJournal(SessionPool& pool, const ShardConfig& shard, std::string scope, Placement placement);
+  ~PgJournal() override;
+  PgJournal(const PgJournal&) = delete;
+  PgJournal& operator=(const PgJournal&) = delete;
 
   bool lock(const std::string& op) override;
   std::int64_t take_over(const MoveRecord& record) override;
@@ -88,6 +92,7 @@ class PgJournal final : public Journal {
   void publish_key(const MoveRecord& record, const std::string& key, std::int64_t version,
                    std::int64_t revision);
 
+  SessionPool& pool_;
   std::string scope_;
   Placement placement_;
   std::unique_ptr<ControlSession> session_;

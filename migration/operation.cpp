@@ -28,9 +28,15 @@ bool is_over(Outcome outcome) {
 
 }  // namespace
 
+RunnerOptions completed(RunnerOptions options) {
+  if (!options.failpoints) options.failpoints = Failpoints::from_environment();
+  if (!options.sessions) options.sessions = std::make_shared<SessionPool>();
+  return options;
+}
+
 std::unique_ptr<PgJournal> open_journal(const RunnerOptions& options) {
-  return std::make_unique<PgJournal>(options.shards.at(options.journal), options.scope,
-                                     placement_of(options));
+  return std::make_unique<PgJournal>(*options.sessions, options.shards.at(options.journal),
+                                     options.scope, placement_of(options));
 }
 
 const ShardConfig* find_shard(const RunnerOptions& options, const std::string& name) {
@@ -49,8 +55,8 @@ Finished run_once(const RunnerOptions& options, PgJournal& journal, MoveRecord r
             .error = make_error(ErrorCode::kUnknownShard,
                                 "a shard of the operation is not configured here")};
   }
-  PgShard source(*from, record.unit.op);
-  PgShard destination(*to, record.unit.op);
+  PgShard source(*options.sessions, *from, record.unit.op);
+  PgShard destination(*options.sessions, *to, record.unit.op);
   const Clock clock = Clock::steady();
   MoveMeter meter(options.stats, clock, record.state);
   Mover mover(std::move(record), at,

@@ -19,6 +19,9 @@ struct Finished {
   SqlError error{};
 };
 
+// With the parts that were left empty. Throws std::runtime_error when COLLEGEDB_FAILPOINTS is set
+// and cannot be obeyed.
+[[nodiscard]] RunnerOptions completed(RunnerOptions options);
 // Throws StepFailure (kLost) when the journal shard cannot be reached.
 [[nodiscard]] std::unique_ptr<PgJournal> open_journal(const RunnerOptions& options);
 // nullptr when no shard of that name is configured.

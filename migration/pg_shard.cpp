@@ -42,30 +42,19 @@ void append(Digest& digest, const TablePlan& table, const Rows& row) {
 
 }  // namespace
 
-PgShard::PgShard(ShardConfig shard, const std::string& op)
-    : shard_(std::move(shard)), application_name_("collegedb move " + op) {}
+PgShard::PgShard(SessionPool& pool, ShardConfig shard, const std::string& op)
+    : pool_(pool), shard_(std::move(shard)), application_name_("collegedb move " + op) {}
 
 ControlSession& PgShard::session() {
   if (session_) return *session_;
   try {
-    session_ = std::make_unique<ControlSession>(
-        shard_, SessionOptions{.application_name = application_name_,
-                               .statement_timeout = kCopyTimeout,
-                               .lock_timeout = kLockTimeout,
-                               .idle_in_transaction_timeout = milliseconds(0)});
-    // A backend that waits for a lock notices within a second that its mover has died.
-    session_->run(
-        "SELECT set_config(n, v, false) FROM (VALUES ('xmloption', 'content'),"
-        " ('lc_monetary', 'C'), ('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '3'),"
-        " ('tcp_keepalives_count', '3'), ('tcp_user_timeout', '15000')" +
-        std::string(session_->server_version() >= 140000
-                        ? ", ('idle_session_timeout', '0'),"
-                          " ('client_connection_check_interval', '1s')"
-                        : "") +
-        ") AS s (n, v)");
+    session_ = pool_.take(shard_, SessionOptions{.application_name = application_name_,
+                                                 .statement_timeout = kCopyTimeout,
+                                                 .lock_timeout = kLockTimeout,
+                                                 .idle_in_transaction_timeout = milliseconds(0),
+                                                 .dies_with_client = true});
     return *session_;
   } catch (const SqlFailure& failure) {
-    session_.reset();
     throw StepFailure(Event::kLost, failure.error());
   }
 }
@@ -79,7 +68,7 @@ Rows PgShard::run(const std::string& sql, std::initializer_list<SqlParameter> pa
 }
 
 void PgShard::close() noexcept {
-  session_.reset();
+  pool_.give_back(std::move(session_));
 }
 
 void PgShard::set_local(std::string_view name, std::string_view value) {

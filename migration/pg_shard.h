@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "migration/control_session.h"
+#include "migration/session_pool.h"
 #include "migration/shard.h"
 #include "proxy/config.h"
 
@@ -16,8 +17,12 @@ namespace collegedb::migration {
 
 class PgShard final : public Shard {
  public:
-  // Connects at the first verb. `op` names the session, so that recovery can end it.
-  PgShard(ShardConfig shard, const std::string& op);
+  // Takes a session at the first verb. `op` names it, so that recovery can end it. `pool` outlives
+  // this object.
+  PgShard(SessionPool& pool, ShardConfig shard, const std::string& op);
+  ~PgShard() override { close(); }
+  PgShard(const PgShard&) = delete;
+  PgShard& operator=(const PgShard&) = delete;
 
   [[nodiscard]] const std::string& name() const override { return shard_.name; }
   void close() noexcept override;
@@ -75,6 +80,7 @@ class PgShard final : public Shard {
   [[nodiscard]] const TablePlan* find_table(std::string_view label) const;
   [[noreturn]] void copy_failed();
 
+  SessionPool& pool_;
   ShardConfig shard_;
   std::string application_name_;
   std::unique_ptr<ControlSession> session_;

@@ -109,9 +109,7 @@ std::string holder_name(PgJournal& journal) {
 
 }  // namespace
 
-Recovery::Recovery(RunnerOptions options) : options_(std::move(options)) {
-  if (!options_.failpoints) options_.failpoints = Failpoints::from_environment();
-}
+Recovery::Recovery(RunnerOptions options) : options_(completed(std::move(options))) {}
 
 Result<RecoveryResult> Recovery::run() {
   try {
@@ -157,8 +155,7 @@ Result<RecoveryResult> Recovery::run_with(PgJournal& journal) {
 }
 
 RecoveryLoop::RecoveryLoop(RunnerOptions options, std::chrono::milliseconds interval, Hooks hooks)
-    : options_(std::move(options)), interval_(interval), hooks_(std::move(hooks)) {
-  if (!options_.failpoints) options_.failpoints = Failpoints::from_environment();
+    : options_(completed(std::move(options))), interval_(interval), hooks_(std::move(hooks)) {
   thread_ = std::thread([this] { loop(); });
 }
 

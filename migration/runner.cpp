@@ -86,7 +86,7 @@ PgShard shard_of(const RunnerOptions& options, const std::string& name) {
     throw StepFailure(Event::kRefused, make_error(ErrorCode::kMigrationLookupUnavailable,
                                                   "shard \"" + name + "\" is not configured"));
   }
-  return {*config, "lookup"};
+  return {*options.sessions, *config, "lookup"};
 }
 
 // Where the key is: the directory's word, then along the tombstones.
@@ -270,9 +270,7 @@ class Runner::Slot {
   Runner& runner_;
 };
 
-Runner::Runner(RunnerOptions options) : options_(std::move(options)) {
-  if (!options_.failpoints) options_.failpoints = Failpoints::from_environment();
-}
+Runner::Runner(RunnerOptions options) : options_(completed(std::move(options))) {}
 
 Result<MoveResult> Runner::reassign(const MoveRequest& request) {
   if (find_shard(options_, request.shard) == nullptr) {

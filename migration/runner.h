@@ -19,6 +19,7 @@
 #include "metrics/stats.h"
 #include "migration/failpoint.h"
 #include "migration/move.h"
+#include "migration/session_pool.h"
 #include "proxy/config.h"
 #include "proxy/wire/error.h"
 #include "routing/snapshot.h"
@@ -34,7 +35,9 @@ struct RunnerOptions {
   // key's type and placement; the registry and the exceptions are read again from the journal.
   std::function<std::shared_ptr<const routing::Snapshot>()> snapshot;
   // Left empty: as COLLEGEDB_FAILPOINTS says.
-  std::shared_ptr<Failpoints> failpoints;
+  std::shared_ptr<Failpoints> failpoints{};
+  // Left empty: a pool of its own.
+  std::shared_ptr<SessionPool> sessions{};
   // Outlives the runner; null = nothing is counted.
   metrics::ProcessStats* stats = nullptr;
 };

@@ -160,6 +160,9 @@ struct App::Parts {
 
   const Config& config;
 
+  // Shared by moves and their recovery; outlives both.
+  const std::shared_ptr<migration::SessionPool> move_sessions =
+      std::make_shared<migration::SessionPool>();
   metrics::Registry registry;
   Readiness readiness;
   std::atomic<bool> schema_pending = false;
@@ -268,7 +271,7 @@ migration::RunnerOptions App::runner_options() {
           .scope = config_.journal.scope,
           .limits = config_.migration,
           .snapshot = [store = &parts_->store] { return store->current(); },
-          .failpoints = {},
+          .sessions = parts_->move_sessions,
           .stats = &parts_->registry.process()};
 }
 

@@ -65,7 +65,8 @@ class MoveTest : public ClusterTest {
             .scope = config.journal.scope,
             .limits = config.migration,
             .snapshot = [now] { return now; },
-            .failpoints = failpoints};
+            .failpoints = failpoints,
+            .sessions = sessions};
   }
 
   Result<migration::MoveResult> reassign(const std::string& key, const std::string& shard,
@@ -223,6 +224,7 @@ class MoveTest : public ClusterTest {
   }
 
   std::shared_ptr<migration::Failpoints> failpoints;
+  std::shared_ptr<migration::SessionPool> sessions = std::make_shared<migration::SessionPool>();
 
  private:
   migration::ControlSession& own(std::size_t shard) {
