@@ -1,5 +1,5 @@
-// One statement on one server connection: where it goes, what is sent before it (settings, the
-// transaction's preamble, the guard), and what happens when the guard says no.
+// One statement on one server connection: where it goes and what is sent before it (settings, the
+// transaction's preamble, the guard).
 #include <algorithm>
 #include <cctype>
 
@@ -9,11 +9,6 @@
 
 namespace collegedb::session {
 namespace {
-
-constexpr int kMaxTries = 20;        // a guard's serialization failures and deadlocks
-constexpr std::size_t kMaxHops = 4;  // tombstones followed for one statement
-constexpr std::uint32_t kRetryDelayMs = 2;
-constexpr std::uint32_t kIncomingDelayMs = 5;
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -357,10 +352,17 @@ bool SessionImpl::emit_settings(Link& link) {
   return true;
 }
 
+// Without a Sync: a server that refuses a part of it skips everything behind it, so nothing of the
+// client's can run outside its transaction.
 void SessionImpl::emit_preamble() {
-  const std::string preamble = txn_.preamble();
-  wire::Query{preamble}.encode(link_->out);
-  link_->owe(Expect::kQuery, Role::kPreamble);
+  for (const std::string& statement : txn_.preamble()) {
+    wire::Parse parse;
+    parse.query = statement;
+    parse.encode(link_->out);
+    link_->owe(Expect::kParse, Role::kPreamble);
+    bind_and_execute(*link_, Role::kPreamble, "", {});
+  }
+  link_->unnamed.reset();
   txn_.bind();
 }
 
@@ -427,192 +429,6 @@ void SessionImpl::emit_fence(const Target& target) {
   emit_guard_statements();
   bind_and_execute(*link_, Role::kSilent, guard::kFenceOnName, {});
   link_->fence_off = false;
-}
-
-// --- when the guard says no -------------------------------------------------------------------
-
-void SessionImpl::guard_passed() {
-  if (txn_.open() && txn_.bound()) {
-    for (const routing::RoutedKey& key : attempt_.keys) {
-      if (!txn_.guarded(key)) {
-        txn_.add_guard(key);
-      }
-    }
-  }
-  attempt_.undecided = attempt_.watch_empty || attempt_.hold;
-  if (wait_.kind == Wait::Kind::kServer) {
-    wait_.timeout_ms = context_.query_timeout_ms;
-  }
-}
-
-bool SessionImpl::handle_failure(Step restart) {
-  if (link_ && link_->skipping) {
-    // The server discards everything up to a Sync; what was open there is gone with it.
-    wire::encode_sync(link_->out);
-    link_->owe(Expect::kSync, Role::kSilent);
-    link_->skipping = false;
-    link_->open = false;
-    await_drain(step_);
-    return true;
-  }
-  const SqlError failure = *attempt_.failure;
-  if (attempt_.preamble_failed) {
-    attempt_.failure.reset();
-    attempt_.undecided = false;
-    turn_error_ = failure;
-    return false;
-  }
-  if (!attempt_.retryable) {
-    attempt_.failure.reset();
-    attempt_.undecided = false;
-    turn_error_ = failure;
-    if (failure.sqlstate == guard::kMoved || failure.sqlstate == guard::kIncoming ||
-        failure.sqlstate == guard::kStale) {
-      turn_error_ = make_error(ErrorCode::kMovedInTransaction,
-                               "a key of this transaction has moved to another shard",
-                               "Run the transaction again.");
-    } else if (patience_.timed_out) {
-      turn_error_ = make_error(ErrorCode::kMigrationCutoverPending,
-                               "the write waited too long for a move of its key to finish",
-                               "It was not applied; run the transaction again.");
-    }
-    context_.stats->count_write_rejection(*turn_error_);
-    return false;
-  }
-  retry_step_ = restart;
-  if (txn_.bound() && link_) {
-    // The preamble ran there and failed with the guard: undone, and sent again elsewhere.
-    wire::Query{"ROLLBACK"}.encode(link_->out);
-    link_->owe(Expect::kQuery, Role::kSilent);
-    txn_.unbind();
-    await_drain(&SessionImpl::rolled_back);
-    return true;
-  }
-  return plan_retry(failure);
-}
-
-void SessionImpl::rolled_back() {
-  const SqlError failure = *attempt_.failure;
-  if (plan_retry(failure)) {
-    return;
-  }
-  txn_.fail();
-  if (extended_) {
-    batch_error();
-  } else {
-    report_and_finish();
-  }
-}
-
-// Decides whether and how to try again. False: turn_error_ is what the client gets.
-bool SessionImpl::plan_retry(const SqlError& failure) {
-  client_out_.resize(attempt_.client_mark);
-  if (link_) {
-    link_->executed = false;
-  }
-  const std::string_view code = failure.sqlstate;
-  auto& stats = *context_.stats;
-  const bool patient = patience_.waited_ms < context_.write_hold_ms;
-  ++patience_.tries;
-  turn_error_ = failure;
-  if (patience_.timed_out ||
-      ((code == guard::kIncoming || code == "40001" || code == "40P01") && !patient)) {
-    turn_error_ = make_error(ErrorCode::kMigrationCutoverPending,
-                             "the statement waited too long for a move of its key to finish",
-                             "It was not applied; try again.");
-    stats.held_writes_total[metrics::HeldWrite::kTimedOut].add();
-  } else if (code == guard::kStale) {
-    stats.stale_routes[metrics::StaleReason::kGeneration].add();
-    if (patience_.reloads++ == 0) {
-      start_control(ControlRequest{Reload{context_.snapshot->version}, {}}, &SessionImpl::reloaded);
-      return true;
-    }
-    turn_error_ = make_error(ErrorCode::kStaleTopology,
-                             "the shard refuses this proxy's topology even after a reload",
-                             "Try again; check that the journal shard can be reached.");
-  } else if (code == guard::kMoved) {
-    stats.stale_routes[metrics::StaleReason::kMoved].add();
-    if (follow_tombstone(failure)) {
-      stats.tombstone_follows.add();
-      stats.held_writes_total[metrics::HeldWrite::kRerouted].add();
-      start_over();
-      return true;
-    }
-  } else if (code == guard::kIncoming) {
-    stats.stale_routes[metrics::StaleReason::kIncoming].add();
-    patience_.waited_ms += kIncomingDelayMs;
-    await_delay(kIncomingDelayMs, &SessionImpl::start_over);
-    return true;
-  } else if ((code == "40001" || code == "40P01") && patience_.tries < kMaxTries) {
-    patience_.waited_ms += kRetryDelayMs;
-    await_delay(kRetryDelayMs, &SessionImpl::start_over);
-    return true;
-  }
-  attempt_.failure.reset();
-  attempt_.undecided = false;
-  stats.count_write_rejection(*turn_error_);
-  return false;
-}
-
-void SessionImpl::start_over() {
-  turn_error_.reset();
-  const Step restart = retry_step_;
-  const std::size_t cursor = attempt_.cursor_mark;
-  attempt_ = Attempt{};
-  attempt_.cursor_mark = cursor;
-  (this->*restart)();
-}
-
-void SessionImpl::adopt_reloaded() {
-  if (const auto* done = std::get_if<ReloadDone>(&*control_reply_)) {
-    if (done->snapshot && done->snapshot->version > context_.snapshot->version) {
-      context_.snapshot = done->snapshot;
-    }
-  }
-  control_reply_.reset();
-}
-
-void SessionImpl::reloaded() {
-  adopt_reloaded();
-  start_over();
-}
-
-// DETAIL of CDB02: shard, operation and key, a line each.
-bool SessionImpl::follow_tombstone(const SqlError& error) {
-  const std::string_view detail = error.detail;
-  const std::size_t first = detail.find('\n');
-  const std::size_t second = first == std::string_view::npos ? first : detail.find('\n', first + 1);
-  if (second == std::string_view::npos) {
-    turn_error_ = make_error(ErrorCode::kMigrationLookupUnavailable,
-                             "a tombstone could not be read", "Run collegedb_verify().");
-    return false;
-  }
-  const std::string_view shard_name = detail.substr(0, first);
-  const std::string hop(detail.substr(0, second));
-  const std::string_view key = detail.substr(second + 1);
-  const auto shard = context_.snapshot->find_shard(shard_name);
-  if (!shard) {
-    turn_error_ = make_error(
-        ErrorCode::kMigrationLookupUnavailable,
-        "the key moved to shard " + std::string(shard_name) + ", which is not configured here",
-        "Add the shard to this proxy's configuration.");
-    return false;
-  }
-  const bool cycle =
-      std::find(patience_.visited.begin(), patience_.visited.end(), hop) != patience_.visited.end();
-  if (cycle || patience_.visited.size() >= kMaxHops) {
-    turn_error_ = make_error(ErrorCode::kMigrationChainExceeded,
-                             "the key's tombstones lead over more than 4 shards or in a circle",
-                             "Try again; run collegedb_verify() if it stays.");
-    return false;
-  }
-  patience_.visited.push_back(hop);
-  for (const routing::RoutedKey& routed : attempt_.keys) {
-    if (routed.key == key) {
-      context_.learned.learn(context_.snapshot->version, routed.group, routed.key, *shard);
-    }
-  }
-  return true;
 }
 
 }  // namespace collegedb::session

@@ -17,25 +17,28 @@ inline constexpr std::string_view kQueueSql =
 
 // The gate row. $1 bucket, $2 generation, $3 scope, $4 group, $5 keys of this bucket (text[]),
 // $6 'on' when the proxy knows every key the statement writes, else 'off'.
-// Exactly one row comes back; anything else is a refusal (the gate is damaged).
+// It raises whatever it objects to, a missing gate row included: the server then skips what is
+// pipelined behind it. One row comes back when the statement may run.
 inline constexpr std::string_view kGateName = "collegedb_gate";
 inline constexpr std::string_view kGateSql =
-    "SELECT CASE WHEN min_generation > $2::pg_catalog.int8"
+    "SELECT pg_catalog.set_config('collegedb.guarded', CASE WHEN (SELECT CASE"
+    " WHEN min_generation > $2::pg_catalog.int8"
     " THEN collegedb.raise_stale($2::pg_catalog.int8, min_generation)"
     " WHEN cutovers > 0 THEN collegedb.check_moved($3::pg_catalog.text, $4::pg_catalog.text,"
-    " $5::pg_catalog.text[]) END, pg_catalog.set_config('collegedb.guarded', $6::pg_catalog.text, "
-    "true)"
-    " FROM collegedb.gate WHERE bucket = $1::pg_catalog.int4 FOR SHARE";
+    " $5::pg_catalog.text[]) END IS NULL"
+    " FROM collegedb.gate WHERE bucket = $1::pg_catalog.int4 FOR SHARE)"
+    " THEN $6::pg_catalog.text ELSE collegedb.raise_no_gate($1::pg_catalog.int4) END, true)";
 
 // The same where FOR SHARE is not allowed (READ ONLY at READ COMMITTED).
 inline constexpr std::string_view kGateReadOnlyName = "collegedb_gate_ro";
 inline constexpr std::string_view kGateReadOnlySql =
-    "SELECT CASE WHEN min_generation > $2::pg_catalog.int8"
+    "SELECT pg_catalog.set_config('collegedb.guarded', CASE WHEN (SELECT CASE"
+    " WHEN min_generation > $2::pg_catalog.int8"
     " THEN collegedb.raise_stale($2::pg_catalog.int8, min_generation)"
     " WHEN cutovers > 0 THEN collegedb.check_moved($3::pg_catalog.text, $4::pg_catalog.text,"
-    " $5::pg_catalog.text[]) END, pg_catalog.set_config('collegedb.guarded', $6::pg_catalog.text, "
-    "true)"
-    " FROM collegedb.gate WHERE bucket = $1::pg_catalog.int4";
+    " $5::pg_catalog.text[]) END IS NULL"
+    " FROM collegedb.gate WHERE bucket = $1::pg_catalog.int4)"
+    " THEN $6::pg_catalog.text ELSE collegedb.raise_no_gate($1::pg_catalog.int4) END, true)";
 
 // Switches the insert fence on again inside a transaction whose earlier statements ran without it.
 inline constexpr std::string_view kFenceOnName = "collegedb_fence_on";
@@ -47,5 +50,6 @@ inline constexpr std::string_view kStale = "CDB01";     // DETAIL: min_generatio
 inline constexpr std::string_view kMoved = "CDB02";     // DETAIL: shard \n op \n key
 inline constexpr std::string_view kApplied = "CDB03";   // operation_id seen before
 inline constexpr std::string_view kIncoming = "CDB04";  // arriving; wait and try again
+inline constexpr std::string_view kDamaged = "CDB05";   // no gate row of that bucket
 
 }  // namespace collegedb::session::guard

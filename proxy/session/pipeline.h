@@ -34,7 +34,7 @@ enum class Role : std::uint8_t {
   kSilent,    // set-up the client never asked for (re-Parse): an error is the client's
   kSettings,  // the session's GUCs: nothing else is sent before they are known to be in force
   kQueue,     // guard: the fair queue
-  kGate,      // guard: the gate row; must answer exactly one row
+  kGate,      // guard: the gate row; raises, or answers exactly one row
   kPreamble,  // BEGIN and what the client said since, sent with the first routed statement
   kAbort,     // sent to fail, so that the open transaction is lost
 };

@@ -188,11 +188,8 @@ void SessionImpl::command_complete(Link& link, const wire::Frame& frame) {
   const Role role = owed.role;
   if (role == Role::kGate) {
     if (owed.rows != 1) {
-      attempt_.failure = make_error(
-          ErrorCode::kMigrationLookupUnavailable,
-          "the gate of shard " + context_.snapshot->shards[link.shard].name + " is damaged",
-          "Run collegedb init to repair it.");
-      attempt_.retryable = false;
+      violation("the gate's answer is not one row");
+      return;
     }
     pop_owed(link);
     if (--attempt_.gates == 0 && !attempt_.failure) {
@@ -253,13 +250,12 @@ void SessionImpl::transaction_status(Role role, char status) {
   }
   if (status == 'E') {
     txn_.fail();
+  } else if (status == 'I' && attempt_.preamble_failed) {
+    // BEGIN itself was refused, and the client has been told that it is in a transaction: nothing
+    // may run as if it were outside before the client has ended it.
+    txn_.unbind();
+    txn_.fail();
   } else if (status == 'I') {
-    if (role == Role::kPreamble) {
-      // BEGIN itself was refused: what follows it must not run as if it were outside.
-      link_->dirty = true;
-      turn_error_ = make_error(ErrorCode::kShardUnavailable,
-                               "the shard did not begin a transaction", "Try again.");
-    }
     settings_ = txn_.end(false, settings_);
     link_->state->settings = settings_.session;
     settings_changed();
@@ -285,7 +281,9 @@ void SessionImpl::drop_to_sync(Link& link, bool will_retry) {
 // A Parse that failed or was never looked at: the name is free again, unless the batch is replayed.
 void SessionImpl::parse_dropped(Link& link, Owed& owed, bool will_retry) {
   if (!owed.statement) {
-    link.state->guard_ready = false;
+    if (owed.role == Role::kSilent) {
+      link.state->guard_ready = false;
+    }
     return;
   }
   link.state->prepared.erase(owed.statement->id);
@@ -339,17 +337,12 @@ void SessionImpl::server_error(Link& link, const wire::Frame& frame) {
   }
   undo_implicit_settings();
   if (front.role == Role::kPreamble) {
-    // What follows it fails for its sake; the client hears of this one.
+    // The server skips what follows it; the client hears of this one.
     context_.stats->count_error(error, true);
     attempt_.failure = std::move(error);
     attempt_.preamble_failed = true;
     attempt_.gates = 0;
-    return;
-  }
-  if (attempt_.preamble_failed) {
-    if (front.expect != Expect::kQuery) {
-      drop_to_sync(link, false);
-    }
+    drop_to_sync(link, false);
     return;
   }
   const bool deadlock = attempt_.hold && error.sqlstate == "40P01";
@@ -370,7 +363,12 @@ void SessionImpl::server_error(Link& link, const wire::Frame& frame) {
         error.message == "cached plan must not change result type") {
       context_.statements.forget(front.statement->id);
     }
-    client_out_ += frame.raw;
+    if (patience_.timed_out && error.sqlstate == "57014") {
+      // The guard passed after all, and the statement met the cancel request meant for it.
+      wire::encode_error(client_out_, held_too_long());
+    } else {
+      client_out_ += frame.raw;
+    }
     if (!txn_.bound()) {
       txn_.fail();  // it ran beside the client's transaction, which no server has heard of yet
     }

@@ -284,13 +284,14 @@ void SessionImpl::scatter_drain(Step then) {
   step_ = then;
   Link* link = scatter_.run->owing();
   if (link == nullptr) {
+    cancelling_ = false;
     (this->*step_)();
     return;
   }
   wait_ = Wait{};
   wait_.kind = Wait::Kind::kServer;
   wait_.link = link->id;
-  wait_.timeout_ms = context_.query_timeout_ms;
+  wait_.timeout_ms = cancelling_ ? kCancelGraceMs : context_.query_timeout_ms;
 }
 
 void SessionImpl::scatter_finish() {

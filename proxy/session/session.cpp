@@ -252,6 +252,7 @@ void SessionImpl::on_server(LinkId id, const wire::Frame& frame) {
   // Replies may have replaced the link (lost) or started something else.
   if (wait_.kind == Wait::Kind::kServer && link_ && link_->id == wait_.link &&
       link_->owed.empty()) {
+    cancelling_ = false;
     (this->*step_)();
   }
 }
@@ -287,11 +288,7 @@ void SessionImpl::on_deadline() {
       (this->*step_)();
       return;
     case Wait::Kind::kServer:
-      wait_.timeout_ms = 0;
-      if (attempt_.gates > 0) {
-        patience_.timed_out = true;
-      }
-      commands_.push_back(Command{Command::Kind::kCancel, wait_.link});
+      server_deadline();
       return;
     case Wait::Kind::kClient:
       if (txn_.open()) {
@@ -302,6 +299,36 @@ void SessionImpl::on_deadline() {
     default:
       return;
   }
+}
+
+// The server is told to stop first; one that does not answer even then is given up.
+void SessionImpl::server_deadline() {
+  if (cancelling_) {
+    const std::string_view silent = "the server did not answer a cancel request in time";
+    const LinkId link = wait_.link;
+    if (scatter_.active()) {
+      on_server_lost(link, silent);
+    } else {
+      link_lost(make_error("57014", "canceling statement due to timeout",
+                           "The connection to the shard was closed.", silent));
+    }
+    return;
+  }
+  cancelling_ = true;
+  if (attempt_.gates > 0) {
+    patience_.timed_out = true;
+  }
+  if (scatter_.active()) {
+    for (const auto& link : scatter_.run->links) {
+      if (!link->owed.empty() && !link->lost) {
+        commands_.push_back(Command{Command::Kind::kCancel, link->id});
+      }
+    }
+  } else {
+    commands_.push_back(Command{Command::Kind::kCancel, wait_.link});
+  }
+  // Of another length than the wait before, so that it counts from now.
+  wait_.timeout_ms = wait_.timeout_ms == kCancelGraceMs ? kCancelGraceMs + 1 : kCancelGraceMs;
 }
 
 void SessionImpl::on_drain() {
@@ -332,7 +359,9 @@ void SessionImpl::await_drain(Step then) {
   wait_ = Wait{};
   wait_.kind = Wait::Kind::kServer;
   wait_.link = link_->id;
-  wait_.timeout_ms = attempt_.gates > 0 ? context_.write_hold_ms : context_.query_timeout_ms;
+  wait_.timeout_ms = cancelling_          ? kCancelGraceMs
+                     : attempt_.gates > 0 ? context_.write_hold_ms
+                                          : context_.query_timeout_ms;
 }
 
 void SessionImpl::await_delay(std::uint32_t milliseconds, Step then) {
@@ -382,6 +411,7 @@ void SessionImpl::clear_turn() {
   turn_failed_ = false;
   attempt_ = Attempt{};
   patience_ = Patience{};
+  cancelling_ = false;
 }
 
 void SessionImpl::end_session(SqlError error) {

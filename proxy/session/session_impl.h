@@ -4,7 +4,8 @@
 //   extended.cpp    a batch of extended messages: the loop, its errors, its end
 //   prepared.cpp    Parse and Bind
 //   portal.cpp      Describe, Execute, Close
-//   execute.cpp     one statement on one server connection: lease, settings, preamble, guard, retry
+//   execute.cpp     one statement on one server connection: lease, settings, preamble, guard
+//   retry.cpp       what follows when the guard says no
 //   replies.cpp     what servers answer
 //   utility.cpp     statements the session itself answers: BEGIN, SET, SAVEPOINT, DEALLOCATE ...
 //   admin.cpp       collegedb_* functions
@@ -34,6 +35,9 @@ namespace collegedb::session {
 // COMMIT, ROLLBACK and the like: what PostgreSQL accepts in an aborted transaction.
 [[nodiscard]] bool allowed_in_failed_transaction(const parser::Statement& statement);
 [[nodiscard]] const SqlError& transaction_aborted();  // 25P02
+
+// What a server gets to answer a cancel request in.
+inline constexpr std::uint32_t kCancelGraceMs = 5000;
 
 class SessionImpl {
  public:
@@ -115,6 +119,7 @@ class SessionImpl {
   void await_client();
   void await_drain(Step then);  // until the link owes nothing
   void await_delay(std::uint32_t milliseconds, Step then);
+  void server_deadline();
   void finish_turn();  // ReadyForQuery, and back to the client
   void end_session(SqlError error);
   void clear_turn();
@@ -197,16 +202,20 @@ class SessionImpl {
   [[nodiscard]] bool read_only_now() const;
   [[nodiscard]] bool fixed_snapshot_now() const;
   [[nodiscard]] bool covered(const Target& target) const;
+  void release_link();
+  void discard_link();
+
+  // retry.cpp
   // The link owes nothing. True: a retry is under way; false: turn_error_ says why not.
   bool handle_failure(Step restart);
   bool plan_retry(const SqlError& failure);
+  [[nodiscard]] SqlError damaged_gate() const;
+  [[nodiscard]] SqlError held_too_long() const;
   void start_over();
   void reloaded();
   void adopt_reloaded();  // the snapshot a Reload has brought
   void rolled_back();
   bool follow_tombstone(const SqlError& error);
-  void release_link();
-  void discard_link();
   void guard_passed();
 
   // replies.cpp
@@ -338,6 +347,7 @@ class SessionImpl {
   std::optional<ControlRequest> control_;
   std::optional<ControlReply> control_reply_;
   std::uint32_t next_any_ = 0;
+  bool cancelling_ = false;  // a deadline has passed and what runs on the servers is cancelled
   bool draining_ = false;
   bool client_gone_ = false;
 };

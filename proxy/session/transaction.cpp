@@ -56,17 +56,6 @@ void Transaction::chain(const SettingsState& settings) {
   *this = std::move(next);
 }
 
-std::string Transaction::preamble() const {
-  std::string text;
-  for (const std::string& statement : preamble_) {
-    if (!text.empty()) {
-      text += ";\n";  // a line comment at the end of one must not swallow the next
-    }
-    text += statement;
-  }
-  return text;
-}
-
 void Transaction::savepoint(const std::string& name, const SettingsState& settings) {
   savepoints_.push_back(Savepoint{name, preamble_.size(), guarded_.size(), settings});
 }

@@ -54,8 +54,8 @@ class Transaction {
   // statements in one Query).
   void adopt(const SettingsState& settings);
 
-  // Statements to send when a server connection is chosen; one Query's text.
-  [[nodiscard]] std::string preamble() const;
+  // Statements to send, in order, when a server connection is chosen.
+  [[nodiscard]] const std::vector<std::string>& preamble() const noexcept { return preamble_; }
   void add_to_preamble(std::string text) { preamble_.push_back(std::move(text)); }
   void set_characteristics(const parser::Statement& statement);
   // SET TRANSACTION before any server is involved; a chained transaction repeats it.

@@ -273,6 +273,48 @@ def test_same_trace(place, oracle, by_pool, authority, case, way):
     place.assert_at_rest()
 
 
+# --- what the proxy relies on: how a server treats what is pipelined behind a message it refuses
+
+# BEGIN with an isolation level is refused once a query has run in the (implicit) transaction.
+REFUSED_BEGIN = "begin isolation level serializable"
+
+
+@pytest.mark.parametrize("behind", [(Q("insert into t values (90, 'a')"), S),
+                                    (P("", "insert into t values (90, 'a')"), B("", ""), E(), S)], ids=["Query", "extended"])
+def test_a_refused_BEGIN_takes_what_is_pipelined_behind_it(oracle, behind):
+    address, name = oracle
+    with pgwire.Wire(address).login(database=name) as wire:
+        words = wire.run(P("", "select 1"), B("", ""), E(), P("", REFUSED_BEGIN), B("", ""), E(), *behind)
+        assert words[:-2] == ["1", "2", "D(1)", "C(SELECT 1)", "1", "2"]
+        assert words[-2].startswith("E[ERROR 25001") and words[-1] == "ZI"
+        assert wire.run(Q("select count(*) from t where id = 90"))[1] == "D(0)"
+
+
+def test_a_BEGIN_refused_as_a_Query_would_not(oracle):
+    address, name = oracle
+    with pgwire.Wire(address).login(database=name) as wire:
+        wire.send(Q("select 1; " + REFUSED_BEGIN), Q("insert into t values (90, 'a')"))
+        assert wire.trace()[-1] == "ZI" and wire.trace() == ["C(INSERT 0 1)", "ZI"]
+        assert wire.run(Q("delete from t where id = 90")) == ["C(DELETE 1)", "ZI"]
+
+
+def test_a_gate_row_that_is_missing_lets_no_write_through(place, by_pool):
+    """The guard raises on the server, so that the statement behind it is skipped there."""
+    with pgwire.Wire(("127.0.0.1", by_pool[10].port)).login() as wire:
+        assert wire.run(Q("insert into t values (91, 'a')")) == ["C(INSERT 0 1)", "ZI"]
+        place.everywhere("CREATE TABLE gate_kept AS SELECT * FROM collegedb.gate; DELETE FROM collegedb.gate")
+        try:
+            for write in ((Q("update t set v = 'b' where id = 91"),),
+                          (P("", "update t set v = 'b' where id = 91"), B("", ""), E(), S)):
+                words = wire.run(*write)
+                assert words[-2].startswith("E[ERROR 58000 MIGRATION_LOOKUP_UNAVAILABLE") and words[-1] == "ZI", words
+        finally:
+            place.everywhere("INSERT INTO collegedb.gate SELECT * FROM gate_kept; DROP TABLE gate_kept")
+        assert wire.run(Q("select v from t where id = 91"))[1] == "D(a)"
+        assert wire.run(Q("delete from t where id = 91")) == ["C(DELETE 1)", "ZI"]
+    place.assert_at_rest()
+
+
 def test_F9_65535_parameters(oracle, by_pool):
     values = [str(i) for i in range(65535)]
     steps = [(P("", "select array_length(array[" + ",".join(f"${i + 1}" for i in range(65535)) + "]::int[], 1)"),

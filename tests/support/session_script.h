@@ -232,6 +232,13 @@ inline std::string status(std::string_view name, std::string_view value) {
   wire::ParameterStatus{name, value}.encode(out);
   return out;
 }
+// What a statement of a transaction's preamble answers.
+inline std::string ran(std::string_view tag) {
+  return parsed() + bound() + complete(tag);
+}
+inline std::string begun() {
+  return ran("BEGIN");
+}
 // What the guard answers when the key is here: queue, then gate row. `fresh`: the server connection
 // has never seen the guard's statements.
 inline std::string guard_parsed() {

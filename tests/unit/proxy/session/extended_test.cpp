@@ -198,10 +198,10 @@ TEST(Extended, X20_a_portal_is_gone_after_Sync) {
 TEST(Extended, X20_in_a_block_it_lives) {
   Conversation c;
   c.client(query("BEGIN")).client(parse("", kNow) + bind("", {}, "p") + sync()).lease_any();
-  c.shard(complete("BEGIN") + ready('T') + parsed() + bound() + ready('T'));
+  c.shard(begun() + parsed() + bound() + ready('T'));
   c.client(execute("p") + sync()).shard(row() + complete("SELECT 1") + ready('T'));
   c.hears("C(BEGIN) Z(T) 1 2 Z(T) D C(SELECT 1) Z(T)");
-  c.client(bind("", {}, "p") + sync()).sent("Q(BEGIN) P() B() S E S B() S");
+  c.client(bind("", {}, "p") + sync()).sent("P() B() E P() B() S E S B() S");
   c.shard(error("42P03") + ready('E')).hears("E(42P03) Z(E)");
 }
 
@@ -210,7 +210,7 @@ TEST(Extended, X20_a_portal_gone_with_its_savepoint) {
   Conversation c;
   c.client(query("BEGIN") + query("SAVEPOINT a"));
   c.client(parse("s", kNow) + bind("s", {}, "p") + sync()).lease_any();
-  c.shard(complete("BEGIN") + complete("SAVEPOINT") + ready('T') + parsed() + bound() + ready('T'));
+  c.shard(begun() + ran("SAVEPOINT") + parsed() + bound() + ready('T'));
   c.client(query("ROLLBACK TO a")).shard(complete("ROLLBACK") + ready('T'));
   // The insert fence, whose state at the savepoint is not known, comes first.
   c.client(bind("s", {}, "p") + sync());
@@ -318,9 +318,8 @@ TEST(Extended, a_COMMIT_in_a_pipeline_takes_the_guards_with_it) {
   c.client(query("BEGIN"));
   c.client(parse("u", kUpdate) + bind("u", {key, "x"}) + execute() + parse("", "COMMIT") +
            bind("") + execute() + bind("u", {key, "y"}) + execute() + sync());
-  c.lease(1).sent("Q(BEGIN) " + guarded("P(collegedb_1) B(collegedb_1) E H"));
-  c.shard(complete("BEGIN") + ready('T') + guard_passed() + parsed() + bound() +
-          complete("UPDATE 1"));
+  c.lease(1).sent("P() B() E " + guarded("P(collegedb_1) B(collegedb_1) E H"));
+  c.shard(begun() + guard_passed() + parsed() + bound() + complete("UPDATE 1"));
   c.sent("P() B() E H").shard(parsed() + bound() + complete("COMMIT"));
   c.sent(guarded("B(collegedb_1) E S", false));
   c.shard(guard_passed(false) + bound() + complete("UPDATE 1") + ready());
@@ -332,8 +331,8 @@ TEST(Extended, a_ROLLBACK_TO_in_a_pipeline_takes_the_guards_with_it) {
   const std::string key = c.key_on(1);
   c.client(query("BEGIN") + query("SAVEPOINT a") + parse("u", kUpdate) + bind("u", {key, "x"}) +
            execute() + sync());
-  c.lease(1).shard(complete("BEGIN") + complete("SAVEPOINT") + ready('T') + guard_passed() +
-                   parsed() + bound() + complete("UPDATE 1") + ready('T'));
+  c.lease(1).shard(begun() + ran("SAVEPOINT") + guard_passed() + parsed() + bound() +
+                   complete("UPDATE 1") + ready('T'));
   static_cast<void>(c.heard());
   c.client(parse("", "ROLLBACK TO a") + bind("") + execute() + bind("u", {key, "y"}) + execute() +
            sync());
@@ -345,9 +344,9 @@ TEST(Extended, a_ROLLBACK_TO_in_a_pipeline_takes_the_guards_with_it) {
 TEST(Extended, COMMIT_before_Sync_costs_no_round_trip) {
   Conversation c;
   c.client(query("BEGIN") + query(kNow)).lease_any();
-  c.shard(complete("BEGIN") + ready('T') + columns() + row() + complete("SELECT 1") + ready('T'));
+  c.shard(begun() + columns() + row() + complete("SELECT 1") + ready('T'));
   c.client(parse("", "COMMIT") + bind("") + execute() + sync());
-  c.sent("Q(BEGIN) Q(" + kNow + ") P() B() E S");
+  c.sent("P() B() E Q(" + kNow + ") P() B() E S");
 }
 
 TEST(Extended, the_least_used_statement_makes_room) {

@@ -153,13 +153,46 @@ TEST(Guard, a_wait_longer_than_write_hold_is_cancelled) {
   EXPECT_NE(said.find("MIGRATION_CUTOVER_PENDING"), std::string::npos);
 }
 
+// A cancel request that comes too late for the guard meets the statement.
+TEST(Guard, a_cancelled_wait_is_a_pending_cutover_whatever_it_hits) {
+  Conversation c;
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
+  c.deadline().cancelled().shard(guard_passed() + error("57014") + ready());
+  c.hears("E(40001) Z(I)").released().idle();
+}
+
 TEST(Guard, a_gate_without_its_row_lets_nothing_through) {
   Conversation c;
   c.client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
-  c.shard(guard_parsed() + guard_queue() + bound() + complete("SELECT 0") + complete("DELETE 1") +
-          ready());
+  c.shard(guard_parsed() + guard_queue() + bound() + error("CDB05")).shard(ready());
   const std::string said = c.heard();
+  EXPECT_EQ(letters(said, wire::Direction::kBackend), "E(58000) Z(I)");
   EXPECT_NE(said.find("MIGRATION_LOOKUP_UNAVAILABLE"), std::string::npos);
+  c.released().idle();
+}
+
+TEST(Guard, a_gate_without_its_row_fails_a_transaction) {
+  Conversation c;
+  const std::string write = "DELETE FROM users WHERE id = " + c.key_on(0);
+  c.client(query("BEGIN") + query(write)).lease(0);
+  c.shard(begun() + guard_parsed() + guard_queue() + bound() + error("CDB05")).shard(ready('E'));
+  c.shard(complete("ROLLBACK") + ready()).hears("C(BEGIN) Z(T) E(58000) Z(E)").released();
+
+  c.client(query("ROLLBACK") + query("BEGIN") + query("SELECT now()"));
+  const routing::ShardId shard = c.lease_any();
+  c.shard(begun() + columns() + row() + complete("SELECT 1") + ready('T'));
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(shard)));
+  const std::string fresh = shard == 0 ? "" : guard_parsed();
+  c.shard(fresh + guard_queue() + bound() + error("CDB05")).shard(ready('E'));
+  c.hears("C(ROLLBACK) Z(I) C(BEGIN) Z(T) T D C(SELECT 1) Z(T) E(58000) Z(E)").holds(1);
+}
+
+// The guard raises; a server that answers without a row has run what was behind it, or not.
+TEST(Guard, a_gate_that_answers_without_a_row_leaves_the_write_unknown) {
+  Conversation c;
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
+  c.shard(guard_parsed() + guard_queue() + bound() + complete("SELECT 0"));
+  c.hears("E(08007) Z(I)").discarded().idle();
 }
 
 // --- transactions -------------------------------------------------------------------------------
@@ -169,9 +202,8 @@ TEST(Guard, a_transaction_begins_with_its_first_routed_statement) {
   const std::string key = c.key_on(1);
   c.client(query("BEGIN")).hears("C(BEGIN) Z(T)").holds(0);
   const std::string sql = "SELECT name FROM users WHERE id = " + key;
-  c.client(query(sql)).lease(1).sent("Q(BEGIN) " + guarded("Q(" + sql + ")"));
-  c.shard(complete("BEGIN") + ready('T') + guard_passed() + columns() + row() +
-          complete("SELECT 1") + ready('T'));
+  c.client(query(sql)).lease(1).sent("P() B() E " + guarded("Q(" + sql + ")"));
+  c.shard(begun() + guard_passed() + columns() + row() + complete("SELECT 1") + ready('T'));
   c.hears("T D C(SELECT 1) Z(T)").holds(1);
   // The key is held: no second guard.
   c.client(query("UPDATE users SET name = 'x' WHERE id = " + key));
@@ -186,11 +218,11 @@ TEST(Guard, the_first_statement_of_a_transaction_follows_a_moved_key) {
   const std::string key = c.key_on(0);
   const std::string sql = "UPDATE users SET name = 'x' WHERE id = " + key;
   c.client(query("BEGIN")).hears("C(BEGIN) Z(T)").client(query(sql)).lease(0);
-  c.shard(complete("BEGIN") + ready('T') + guard_moved("db-west", key)).shard(ready('E'));
-  c.sent("Q(BEGIN) " + guarded("Q(" + sql + ") S Q(ROLLBACK)"));
+  c.shard(begun() + guard_moved("db-west", key)).shard(ready('E'));
+  c.sent("P() B() E " + guarded("Q(" + sql + ") S Q(ROLLBACK)"));
   c.shard(complete("ROLLBACK") + ready('I')).released();
-  c.lease(1).sent("Q(BEGIN) " + guarded("Q(" + sql + ")"));
-  c.shard(complete("BEGIN") + ready('T') + guard_passed() + complete("UPDATE 1") + ready('T'));
+  c.lease(1).sent("P() B() E " + guarded("Q(" + sql + ")"));
+  c.shard(begun() + guard_passed() + complete("UPDATE 1") + ready('T'));
   c.hears("C(UPDATE 1) Z(T)").holds(1);
 }
 
@@ -199,7 +231,7 @@ TEST(Guard, a_key_that_moved_later_in_a_transaction_is_a_serialization_failure) 
   const std::string key = c.key_on(0);
   c.client(query("BEGIN")).hears("C(BEGIN) Z(T)");
   c.client(query("SELECT now()")).lease_any();
-  c.shard(complete("BEGIN") + ready('T') + columns() + row() + complete("SELECT 1") + ready('T'));
+  c.shard(begun() + columns() + row() + complete("SELECT 1") + ready('T'));
   c.hears("T D C(SELECT 1) Z(T)");
   c.client(query("DELETE FROM users WHERE id = " + c.key_on(0)));
   c.shard(guard_moved("db-west", key)).shard(ready('E')).hears("E(40001) Z(E)");
@@ -213,9 +245,8 @@ TEST(Guard, a_rolled_back_savepoint_forgets_its_guards) {
   const std::string key = c.key_on(0);
   const std::string update = "UPDATE users SET name = 'x' WHERE id = " + key;
   c.client(query("BEGIN")).client(query("SAVEPOINT s")).hears("C(BEGIN) Z(T) C(SAVEPOINT) Z(T)");
-  c.client(query(update)).lease(0).sent("Q(BEGIN;\nSAVEPOINT s) " + guarded("Q(" + update + ")"));
-  c.shard(complete("BEGIN") + complete("SAVEPOINT") + ready('T') + guard_passed() +
-          complete("UPDATE 1") + ready('T'));
+  c.client(query(update)).lease(0).sent("P() B() E P() B() E " + guarded("Q(" + update + ")"));
+  c.shard(begun() + ran("SAVEPOINT") + guard_passed() + complete("UPDATE 1") + ready('T'));
   c.client(query("ROLLBACK TO s")).shard(complete("ROLLBACK") + ready('T'));
   c.client(query(update)).sent("Q(ROLLBACK TO s) " + std::string(kGuard) + "Q(" + update + ")");
 }
@@ -223,7 +254,7 @@ TEST(Guard, a_rolled_back_savepoint_forgets_its_guards) {
 TEST(Guard, a_second_shard_in_a_transaction_is_refused_and_aborts_it) {
   Conversation c;
   c.client(query("BEGIN")).client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
-  c.shard(complete("BEGIN") + ready('T') + guard_passed() + complete("DELETE 1") + ready('T'));
+  c.shard(begun() + guard_passed() + complete("DELETE 1") + ready('T'));
   c.hears("C(BEGIN) Z(T) C(DELETE 1) Z(T)");
   c.client(query("DELETE FROM users WHERE id = " + c.key_on(1)));
   c.shard(error("26000") + ready('E')).hears("E(0A000) Z(E)");

@@ -1,5 +1,6 @@
 // Z6: servers that are lost, or say FATAL, and servers that break the protocol. 08006 says that
 // nothing was applied, 08007 that nobody knows.
+#include "proxy/session/session_impl.h"
 #include "tests/support/session_script.h"
 
 namespace collegedb::session::testing {
@@ -29,7 +30,7 @@ TEST(Lost, its_Sync_in_flight_leaves_it_unknown) {
 TEST(Lost, a_COMMIT_in_flight_leaves_it_unknown) {
   Conversation c;
   c.client(query("BEGIN") + query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
-  c.shard(complete("BEGIN") + ready('T') + guard_passed() + complete("DELETE 1") + ready('T'));
+  c.shard(begun() + guard_passed() + complete("DELETE 1") + ready('T'));
   c.client(query("COMMIT")).lost();
   c.hears("C(BEGIN) Z(T) C(DELETE 1) Z(T) E(08007)").discarded().closed();
 }
@@ -37,7 +38,7 @@ TEST(Lost, a_COMMIT_in_flight_leaves_it_unknown) {
 TEST(Lost, a_ROLLBACK_in_flight_does_not) {
   Conversation c;
   c.client(query("BEGIN") + query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
-  c.shard(complete("BEGIN") + ready('T') + guard_passed() + complete("DELETE 1") + ready('T'));
+  c.shard(begun() + guard_passed() + complete("DELETE 1") + ready('T'));
   c.client(query("ROLLBACK")).lost();
   c.hears("C(BEGIN) Z(T) C(DELETE 1) Z(T) E(08006)").discarded().closed();
 }
@@ -49,7 +50,7 @@ TEST(Lost, FATAL_is_relayed) {
 
   Conversation inside;
   inside.client(query("BEGIN") + query(kNow)).lease_any();
-  inside.shard(complete("BEGIN") + ready('T') + fatal());
+  inside.shard(begun() + fatal());
   inside.hears("C(BEGIN) Z(T) E(57P01)").discarded().closed();
 }
 
@@ -124,6 +125,67 @@ TEST(Lost, a_COPY_nobody_asked_for) {
   Conversation c;
   c.client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
   c.shard(guard_parsed() + bound() + copy_in()).hears("E(08007) Z(I)").discarded().idle();
+}
+
+// --- servers that answer nothing, not even to a cancel request ---
+
+TEST(Lost, a_silent_server_is_given_up_and_its_write_unknown) {
+  Conversation c;
+  c.context.query_timeout_ms = kCancelGraceMs;  // the wait must still be a new one
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
+  c.shard(guard_passed());
+  EXPECT_EQ(c.session->wait().timeout_ms, kCancelGraceMs);
+  c.deadline().cancelled();
+  EXPECT_EQ(c.session->wait().kind, Wait::Kind::kServer);
+  EXPECT_EQ(c.session->wait().timeout_ms, kCancelGraceMs + 1);
+  c.deadline().hears("E(08007) Z(I)").discarded().idle();
+}
+
+TEST(Lost, a_silent_server_has_applied_no_read) {
+  Conversation c;
+  c.context.query_timeout_ms = 100;
+  c.client(query(kNow)).lease_any();
+  EXPECT_EQ(c.session->wait().timeout_ms, 100U);
+  c.deadline().cancelled().deadline().hears("E(57014) Z(I)").discarded().idle();
+}
+
+TEST(Lost, a_silent_server_in_a_transaction_ends_the_session) {
+  Conversation c;
+  c.context.query_timeout_ms = 100;
+  c.client(query("BEGIN") + query(kNow)).lease_any();
+  c.deadline().cancelled().deadline().hears("C(BEGIN) Z(T) E(57014)").discarded().closed();
+
+  Conversation committing;
+  committing.context.query_timeout_ms = 100;
+  committing.client(query("BEGIN") + query(kNow)).lease_any();
+  committing.shard(begun() + columns() + row() + complete("SELECT 1") + ready('T'));
+  committing.client(query("COMMIT")).deadline().cancelled().deadline();
+  committing.hears("C(BEGIN) Z(T) T D C(SELECT 1) Z(T) E(08007)").discarded().closed();
+}
+
+TEST(Lost, a_server_that_heeds_the_cancel_request_is_kept) {
+  Conversation c;
+  c.context.query_timeout_ms = 100;
+  c.client(query(kNow)).lease_any();
+  c.deadline().cancelled().shard(error("57014") + ready()).hears("E(57014) Z(I)").released();
+  // The next statement has its whole time again.
+  c.client(query(kNow)).lease_any();
+  EXPECT_EQ(c.session->wait().timeout_ms, 100U);
+}
+
+TEST(Lost, a_silent_gate_leaves_the_write_unknown) {
+  Conversation c;
+  c.client(query("DELETE FROM users WHERE id = " + c.key_on(0))).lease(0);
+  c.deadline().cancelled().deadline().hears("E(08007) Z(I)").discarded().idle();
+}
+
+TEST(Lost, silent_servers_of_a_scatter_are_given_up_one_by_one) {
+  Conversation c;
+  c.context.query_timeout_ms = 100;
+  c.client(query("SELECT name FROM users")).lease(0).lease(1).lease(2);
+  c.deadline().cancelled().cancelled().cancelled();
+  c.deadline().deadline().deadline();
+  c.hears("E(08006) Z(I)").discarded().discarded().discarded().idle();
 }
 
 TEST(Lost, events_after_the_end_are_nobodys) {

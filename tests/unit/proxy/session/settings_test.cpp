@@ -85,7 +85,7 @@ TEST(Settings, start_up_options_are_in_force_and_what_RESET_returns_to) {
 TEST(Settings, a_SET_undone_with_its_transaction) {
   Conversation c({"db-east"});
   c.client(query("BEGIN") + query(kNow)).lease(0);
-  c.shard(complete("BEGIN") + ready('T') + columns() + row() + complete("SELECT 1") + ready('T'));
+  c.shard(begun() + columns() + row() + complete("SELECT 1") + ready('T'));
   c.client(query(kSet)).shard(complete("SET") + ready('T'));
   c.client(query("ROLLBACK")).shard(complete("ROLLBACK") + ready()).released();
   static_cast<void>(c.heard());
@@ -96,13 +96,13 @@ TEST(Settings, a_SET_undone_with_its_transaction) {
 TEST(Settings, a_SET_of_an_unbound_transaction_is_not_left_on_the_server) {
   Conversation c({"db-east"});
   c.client(query("BEGIN") + query(kSet) + query(kNow)).lease(0);
-  c.sent("Q(BEGIN;\n" + kSet + ") Q(" + kNow + ")");
-  c.shard(complete("BEGIN") + complete("SET") + status("application_name", "x") + ready('T') +
-          columns() + row() + complete("SELECT 1") + ready('T'));
+  c.sent("P() B() E P() B() E Q(" + kNow + ")");
+  c.shard(begun() + ran("SET") + columns() + row() + complete("SELECT 1") +
+          status("application_name", "x") + ready('T'));
   c.client(query("ROLLBACK"))
       .shard(complete("ROLLBACK") + status("application_name", "") + ready());
   c.hears(
-      "C(BEGIN) Z(T) C(SET) Z(T) S(application_name) T D C(SELECT 1) Z(T) "
+      "C(BEGIN) Z(T) C(SET) Z(T) T D C(SELECT 1) S(application_name) Z(T) "
       "C(ROLLBACK) S(application_name) Z(I)");
   c.released();
   c.client(query(kNow)).lease(0).sent("Q(" + kNow + ")");
@@ -126,8 +126,7 @@ TEST(Settings, a_SET_undone_with_its_savepoint) {
 TEST(Settings, a_SET_undone_with_a_savepoint_on_the_server) {
   Conversation c({"db-east"});
   c.client(query("BEGIN") + query("SAVEPOINT a") + query(kNow)).lease(0);
-  c.shard(complete("BEGIN") + complete("SAVEPOINT") + ready('T') + columns() + row() +
-          complete("SELECT 1") + ready('T'));
+  c.shard(begun() + ran("SAVEPOINT") + columns() + row() + complete("SELECT 1") + ready('T'));
   c.client(query(kSet)).shard(complete("SET") + ready('T'));
   c.client(query("ROLLBACK TO a")).shard(complete("ROLLBACK") + ready('T'));
   c.client(query("COMMIT")).shard(complete("COMMIT") + ready()).released();
@@ -138,8 +137,7 @@ TEST(Settings, a_SET_undone_with_a_savepoint_on_the_server) {
 TEST(Settings, a_SET_undone_with_a_failed_COMMIT) {
   Conversation c({"db-east"});
   c.client(query("BEGIN") + query(kSet) + query(kNow)).lease(0);
-  c.shard(complete("BEGIN") + complete("SET") + ready('T') + columns() + row() +
-          complete("SELECT 1") + ready('T'));
+  c.shard(begun() + ran("SET") + columns() + row() + complete("SELECT 1") + ready('T'));
   c.client(query("COMMIT")).shard(error("23503") + ready()).released();
   static_cast<void>(c.heard());
   c.client(query(kSet)).lease(0).shard(complete("SET") + ready()).released();
@@ -160,9 +158,8 @@ TEST(Settings, SET_LOCAL_ends_with_its_transaction) {
   Conversation c({"db-east"});
   c.client(query("SET LOCAL application_name = 'x'")).hears("N(25P01) C(SET) Z(I)");
   c.client(query("BEGIN") + query("SET LOCAL application_name = 'x'") + query(kNow)).lease(0);
-  c.sent("Q(BEGIN;\nSET LOCAL application_name = 'x') Q(" + kNow + ")");
-  c.shard(complete("BEGIN") + complete("SET") + ready('T') + columns() + row() +
-          complete("SELECT 1") + ready('T'));
+  c.sent("P() B() E P() B() E Q(" + kNow + ")");
+  c.shard(begun() + ran("SET") + columns() + row() + complete("SELECT 1") + ready('T'));
   c.client(query("COMMIT")).shard(complete("COMMIT") + ready()).released();
   c.client(query(kNow)).lease(0).sent("Q(" + kNow + ")");
 }

@@ -11,8 +11,8 @@ const std::string kNow = "SELECT now()";
 routing::ShardId bind_transaction(Conversation& c) {
   c.client(query("BEGIN")).client(query(kNow));
   const routing::ShardId shard = c.lease_any();
-  c.sent("Q(BEGIN) Q(" + kNow + ")");
-  c.shard(complete("BEGIN") + ready('T') + columns() + row() + complete("SELECT 1") + ready('T'));
+  c.sent("P() B() E Q(" + kNow + ")");
+  c.shard(begun() + columns() + row() + complete("SELECT 1") + ready('T'));
   c.hears("C(BEGIN) Z(T) T D C(SELECT 1) Z(T)");
   return shard;
 }
@@ -27,7 +27,7 @@ TEST(Transactions, Q1_empty_text_is_answered_once) {
 TEST(Transactions, Q4_an_error_of_the_server_fails_the_block) {
   Conversation c;
   c.client(query("BEGIN")).client(query("SELECT random()")).lease_any();
-  c.shard(complete("BEGIN") + ready('T') + error("22012") + ready('E'));
+  c.shard(begun() + error("22012") + ready('E'));
   c.hears("C(BEGIN) Z(T) E(22012) Z(E)");
   c.client(query(kNow)).hears("E(25P02) Z(E)");
   c.client(query("COMMIT")).shard(complete("ROLLBACK") + ready()).hears("C(ROLLBACK) Z(I)");
@@ -98,10 +98,10 @@ TEST(Transactions, Q7_AND_CHAIN_keeps_the_server_and_its_guards_no_longer) {
   Conversation c;
   const std::string update = "UPDATE users SET name = 'x' WHERE id = " + c.key_on(0);
   c.client(query("BEGIN")).client(query(update)).lease(0);
-  c.shard(complete("BEGIN") + ready('T') + guard_passed() + complete("UPDATE 1") + ready('T'));
+  c.shard(begun() + guard_passed() + complete("UPDATE 1") + ready('T'));
   c.client(query("COMMIT AND CHAIN")).shard(complete("COMMIT") + ready('T'));
   c.hears("C(BEGIN) Z(T) C(UPDATE 1) Z(T) C(COMMIT) Z(T)")
-      .sent("Q(BEGIN) " + std::string(kGuardStatements) + std::string(kGuard) + "Q(" + update +
+      .sent("P() B() E " + std::string(kGuardStatements) + std::string(kGuard) + "Q(" + update +
             ") Q(COMMIT AND CHAIN)");
   c.client(query(update)).sent(std::string(kGuard) + "Q(" + update + ")");
   // Its characteristics may come from anywhere: it is not begun again elsewhere.
@@ -114,7 +114,7 @@ TEST(Transactions, AND_CHAIN_repeats_SET_TRANSACTION) {
   c.client(query("BEGIN")).client(query("SET TRANSACTION READ ONLY"));
   c.client(query("COMMIT AND CHAIN")).hears("C(BEGIN) Z(T) C(SET) Z(T) C(COMMIT) Z(T)");
   c.client(query(kNow)).lease_any();
-  c.sent("Q(BEGIN;\nSET TRANSACTION READ ONLY) Q(" + kNow + ")");
+  c.sent("P() B() E P() B() E Q(" + kNow + ")");
 }
 
 TEST(Transactions, AND_CHAIN_outside_a_block) {
@@ -132,7 +132,8 @@ TEST(Transactions, a_free_standing_statement_does_not_keep_its_server) {
 TEST(Transactions, what_it_begins_with_may_be_refused) {
   Conversation c;
   c.client(query("BEGIN")).client(query("SET work_mem = 'x'")).client(query(kNow)).lease_any();
-  c.shard(complete("BEGIN") + error("22023") + ready('E') + error("25P02") + ready('E'));
+  c.sent("P() B() E P() B() E Q(" + kNow + ")");
+  c.shard(begun() + parsed() + bound() + error("22023")).sent("S").shard(ready('E'));
   // One error for the one statement, and the one that tells why.
   c.hears("C(BEGIN) Z(T) C(SET) Z(T) E(22023) Z(E)");
   c.client(query("ROLLBACK")).shard(complete("ROLLBACK") + ready()).hears("C(ROLLBACK) Z(I)");
@@ -143,12 +144,34 @@ TEST(Transactions, what_it_begins_with_may_be_refused_before_a_guard) {
   Conversation c;
   const std::string update = "UPDATE users SET name = 'x' WHERE id = " + c.key_on(0);
   c.client(query("BEGIN")).client(query("SET work_mem = 'x'")).client(query(update)).lease(0);
-  c.shard(complete("BEGIN") + error("22023") + ready('E') + error("25P02")).shard(ready('E'));
+  c.shard(begun() + parsed() + bound() + error("22023")).shard(ready('E'));
   c.hears("C(BEGIN) Z(T) C(SET) Z(T) E(22023) Z(E)");
   // The guard's statements were not parsed: they are sent again.
   c.client(query("ROLLBACK")).shard(complete("ROLLBACK") + ready()).released();
   c.hears("C(ROLLBACK) Z(I)").client(query(update)).lease(0);
   c.sent(std::string(kGuardStatements) + std::string(kGuard) + "Q(" + update + ")");
+}
+
+// The server skips the statement too, and the client's transaction is a failed one: nothing runs
+// outside it before the client has ended it.
+TEST(Transactions, BEGIN_itself_may_be_refused) {
+  const std::string update = "UPDATE users SET name = 'x' WHERE id = ";
+  {
+    Conversation c;
+    c.client(query("BEGIN ISOLATION LEVEL SERIALIZABLE") + query(update + c.key_on(0))).lease(0);
+    c.shard(parsed() + bound() + error("0A000")).shard(ready());
+    c.hears("C(BEGIN) Z(T) E(0A000) Z(E)").released();
+    c.client(query(update + c.key_on(0))).hears("E(25P02) Z(E)");
+    c.client(query("COMMIT")).hears("C(ROLLBACK) Z(I)").idle();
+  }
+  {
+    Conversation c;
+    c.client(query("BEGIN"));
+    c.client(parse("", "SELECT now()") + bind("") + execute() + sync()).lease_any();
+    c.sent("P() B() E P() B() E S").shard(parsed() + error("57014") + ready());
+    c.hears("C(BEGIN) Z(T) E(57014) Z(E)").released();
+    c.client(query("ROLLBACK")).hears("C(ROLLBACK) Z(I)").idle();
+  }
 }
 
 TEST(Transactions, savepoints_before_any_server) {
@@ -160,7 +183,7 @@ TEST(Transactions, savepoints_before_any_server) {
   c.client(query("RELEASE b")).hears("E(3B001) Z(E)");
   c.client(query("ROLLBACK TO a")).hears("C(ROLLBACK) Z(T)");
   c.client(query(kNow)).lease_any();
-  c.sent("Q(BEGIN;\nSAVEPOINT a) Q(" + kNow + ")");
+  c.sent("P() B() E P() B() E Q(" + kNow + ")");
 }
 
 TEST(Transactions, a_failed_lease_fails_the_block) {
@@ -228,7 +251,7 @@ TEST(Transactions, Q11_a_simple_Query_destroys_what_is_unnamed) {
   c.client(query("BEGIN"));
   c.client(parse("", kNow) + bind("") + parse("n", kNow) + bind("n", {}, "p") + sync());
   c.lease_any();
-  c.shard(complete("BEGIN") + ready('T') + parsed() + bound() + parsed() + bound() + ready('T'));
+  c.shard(begun() + parsed() + bound() + parsed() + bound() + ready('T'));
   c.hears("C(BEGIN) Z(T) 1 2 1 2 Z(T)");
   c.client(query("SELECT 1")).shard(columns() + row() + complete("SELECT 1") + ready('T'));
   c.hears("T D C(SELECT 1) Z(T)");
