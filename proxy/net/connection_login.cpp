@@ -114,16 +114,15 @@ Task<bool> Connection::login_finish(session::Login* login) {
   }
   const CancelKeys::Key key = worker_.add_key(*this);
   key_pid_ = key.pid;
-  login->complete(*reported, key.pid, key.secret);
   const session::Identity& identity = login->identity();
   user_ = identity.user;
   database_ = identity.database;
   for (const auto& [name, value] : identity.parameters) {
     if (name == "application_name") application_name_ = value;
   }
-  const bool written = co_await login_write(login);
-  if (written) session_ = std::make_unique<session::Session>(worker_.context(), identity);
-  co_return written;
+  session_ = std::make_unique<session::Session>(worker_.context(), identity,
+                                                login->greeting(*reported, key.pid, key.secret));
+  co_return true;
 }
 
 Task<void> Connection::login_cancel(wire::CancelRequest request) {

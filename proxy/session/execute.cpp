@@ -1,21 +1,14 @@
 // One statement on one server connection: where it goes and what is sent before it (settings, the
 // transaction's preamble, the guard).
 #include <algorithm>
-#include <cctype>
 
 #include "proxy/session/guard.h"
+#include "proxy/session/lower.h"
 #include "proxy/session/quote.h"
 #include "proxy/session/session_impl.h"
 
 namespace collegedb::session {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 bool is_true(std::string_view value) {
   return value == "on" || value == "true" || value == "1" || value == "yes" || value == "t";
@@ -264,7 +257,6 @@ void SessionImpl::begin_attempt(const Target& target, bool may_watch_empty) {
   // Statements of one batch whose replies are all still to come share their fate: one attempt.
   const bool joins = attempt_.active && !link_->owed.empty();
   if (!joins) {
-    tell_reported();
     Attempt fresh;
     fresh.active = true;
     fresh.client_mark = client_out_.size();
@@ -304,18 +296,6 @@ const SettingsPtr& SessionImpl::settings_wanted() const {
   return txn_.open() ? txn_.at_begin().session : settings_.session;
 }
 
-// ParameterStatus the client has been sent and that is no longer so: a RESET was answered here, or
-// the transaction it was SET in is undone.
-void SessionImpl::tell_reported() {
-  for (auto& [name, value] : reported_) {
-    const auto now = link_->state->reported.find(name);
-    if (now != link_->state->reported.end() && now->second != value) {
-      value = now->second;
-      wire::ParameterStatus{name, value}.encode(client_out_);
-    }
-  }
-}
-
 // GUCs the client has set and this server connection does not carry, as one Query.
 bool SessionImpl::emit_settings(Link& link) {
   const SettingsPtr& have = link.state->settings;
@@ -349,6 +329,7 @@ bool SessionImpl::emit_settings(Link& link) {
   wire::Query{sql}.encode(link.out);
   link.owe(Expect::kQuery, Role::kSettings);
   link.state->settings = want;
+  link.committed = want;
   return true;
 }
 

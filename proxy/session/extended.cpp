@@ -169,6 +169,7 @@ void SessionImpl::batch_error() {
   if (error && !skip_until_sync_) {
     report(*error);
     skip_until_sync_ = true;
+    undo_implicit_settings();
     if (link_ && !sync_sent_ && (txn_.bound() || link_->open) && !link_->skipping) {
       poison();
     }

@@ -257,6 +257,8 @@ LoginStep Login::on_scram_final(std::string_view payload) {
 }
 
 LoginStep Login::check_database() {
+  wire::Authentication{.kind = wire::AuthenticationKind::kOk, .data = {}, .mechanisms = {}}.encode(
+      out_);
   if (!policy_.knows_database(identity_.database)) {
     return refuse("3D000", "database \"" + identity_.database + "\" does not exist");
   }
@@ -281,26 +283,14 @@ void Login::fail(SqlError error) {
   phase_ = Phase::kDone;
 }
 
-void Login::complete(const ReportedParameters& reported, std::int32_t pid,
-                     std::string_view secret) {
-  wire::Authentication{.kind = wire::AuthenticationKind::kOk, .data = {}, .mechanisms = {}}.encode(
-      out_);
-  for (const auto& [name, server_value] : reported) {
-    std::string value = server_value;
+Greeting Login::greeting(ReportedParameters reported, std::int32_t pid,
+                         std::string_view secret) const {
+  for (auto& [name, value] : reported) {
     if (name == "session_authorization") value = identity_.user;
     if (name == "is_superuser") value = identity_.is_admin ? "on" : "off";
     if (name == "application_name") value.clear();
-    // The last one of a name wins, as in the server.
-    for (const auto& [asked_name, asked] : identity_.parameters) {
-      if (name != "is_superuser" && name != "session_authorization" && name != "server_version" &&
-          same_name(name, asked_name)) {
-        value = reported_form(name, asked, server_value);
-      }
-    }
-    wire::ParameterStatus{.name = name, .value = value}.encode(out_);
   }
-  wire::BackendKeyData{.pid = pid, .secret = secret}.encode(out_);
-  wire::ReadyForQuery{}.encode(out_);
+  return {std::move(reported), pid, std::string(secret)};
 }
 
 }  // namespace collegedb::session

@@ -3,7 +3,8 @@
 //
 // Flow: the driver feeds what it read to on_bytes(), writes out(), then does what the step says:
 // kNeedMore read again, kStartTls handshake then on_tls_started(), kAuthenticated fetch the values
-// servers report and call complete() or fail(), kCancel look the key up and close, kClose close.
+// servers report and give the session its greeting(), or fail(), kCancel look the key up and close,
+// kClose close.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -21,9 +22,6 @@
 #include "proxy/wire/startup.h"
 
 namespace collegedb::session {
-
-// Values of ParameterStatus in the order in which the server sent them.
-using ReportedParameters = std::vector<std::pair<std::string, std::string>>;
 
 // Who may log in and how. One per worker: stored passwords become SCRAM verifiers on first use.
 class LoginPolicy {
@@ -87,9 +85,10 @@ class Login {
   // After kStartTls. `plaintext_left`: bytes came after SSLRequest before the handshake; the
   // answer is an error inside TLS. `common_name`: of a verified client certificate.
   LoginStep on_tls_started(bool plaintext_left, std::optional<std::string> common_name);
-  // After kAuthenticated: AuthenticationOk, the ParameterStatus set (`reported` with the client's
-  // own values over it), BackendKeyData and ReadyForQuery.
-  void complete(const ReportedParameters& reported, std::int32_t pid, std::string_view secret);
+  // After kAuthenticated (AuthenticationOk is in out()): what the session has to greet the client
+  // with, `reported` being what servers say of their own sessions.
+  [[nodiscard]] Greeting greeting(ReportedParameters reported, std::int32_t pid,
+                                  std::string_view secret) const;
   // Ends the login with a FATAL error at any point.
   void fail(SqlError error);
 
@@ -143,10 +142,5 @@ class Login {
   std::optional<SqlError> error_;
   std::string out_;
 };
-
-// The value a server would report for what the client asked for at start-up ("utf-8" -> "UTF8",
-// "iso" over "SQL, DMY" -> "ISO, DMY").
-[[nodiscard]] std::string reported_form(std::string_view name, std::string_view asked,
-                                        std::string_view server_value);
 
 }  // namespace collegedb::session

@@ -37,6 +37,7 @@ enum class Role : std::uint8_t {
   kGate,      // guard: the gate row; raises, or answers exactly one row
   kPreamble,  // BEGIN and what the client said since, sent with the first routed statement
   kAbort,     // sent to fail, so that the open transaction is lost
+  kTrial,     // a SET on a borrowed server connection: the client sees what is wrong with it
 };
 
 struct Owed {
@@ -66,6 +67,8 @@ struct Link {
   bool skipping = false;  // the server discards until Sync, and no Sync is on its way
   bool dirty = false;     // its settings are unknown: closed instead of given back
   bool lost = false;      // of a scatter: answers nothing any more
+  // What state->settings goes back to when the open implicit transaction fails.
+  std::shared_ptr<const Settings> committed;
   // What the server's unnamed statement is now; null = unknown.
   std::shared_ptr<Prepared> unnamed;
 

@@ -3,6 +3,12 @@
 #include "proxy/session/session_impl.h"
 
 namespace collegedb::session {
+namespace {
+
+// The server's portal in which a named portal of the session's own runs there.
+constexpr std::string_view kUtilityPortal = "collegedb_utility";
+
+}  // namespace
 
 bool SessionImpl::on_describe(std::string_view bytes) {
   const auto describe = wire::Describe::decode(bytes);
@@ -145,10 +151,10 @@ bool SessionImpl::execute_local(Portal& portal, const wire::Execute& execute) {
     return fail_batch(
         make_error("55000", "portal \"" + std::string(execute.portal) + "\" cannot be run"));
   }
+  running_portal_ = execute.portal;
   if (portal.plan->kind == routing::PlanKind::kSession) {
     return execute_utility(portal);
   }
-  running_portal_ = execute.portal;
   row_limit_ = execute.max_rows > 0 ? static_cast<std::uint32_t>(execute.max_rows) : 0;
   if (row_limit_ > 0 && portal.plan->kind == routing::PlanKind::kScatter &&
       !portal.plan->count_star) {
@@ -208,6 +214,10 @@ bool SessionImpl::execute_utility(Portal& portal) {
   if (done.error) {
     return fail_batch(*done.error);
   }
+  if (done.trial) {
+    start_trial(portal.plan->statement, portal.statement->sql, &SessionImpl::extended_trial_done);
+    return false;
+  }
   if (!done.target) {
     portal.done = true;
     client_out_ += done.reply;
@@ -221,10 +231,19 @@ bool SessionImpl::execute_utility(Portal& portal) {
   parse.encode(link_->out);
   link_->unnamed.reset();
   link_->owe(Expect::kParse, Role::kSilent, nullptr, portal.statement);
-  wire::Bind{}.encode(link_->out);
+  // The client's unnamed portal, if it has one there, stays.
+  wire::Bind bind;
+  bind.portal = running_portal_.empty() ? std::string_view() : kUtilityPortal;
+  bind.encode(link_->out);
   link_->owe(Expect::kBind, Role::kSilent, nullptr, portal.statement);
-  wire::Execute{}.encode(link_->out);
+  wire::Execute execute;
+  execute.portal = bind.portal;
+  execute.encode(link_->out);
   link_->owe(Expect::kExecute, Role::kClient, portal.plan);
+  if (!bind.portal.empty()) {
+    wire::CloseMessage{wire::Target::kPortal, bind.portal}.encode(link_->out);
+    link_->owe(Expect::kClose, Role::kSilent);
+  }
   link_->open = true;
   link_->executed = true;
   portal.done = true;

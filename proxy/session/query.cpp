@@ -79,6 +79,10 @@ void SessionImpl::run_statement() {
       abort_and_fail(*done.error);
       return;
     }
+    if (done.trial) {
+      start_trial(plan_->statement, query_, &SessionImpl::simple_trial_done);
+      return;
+    }
     if (!done.target) {
       client_out_ += done.reply;
       finish_turn();
@@ -267,6 +271,7 @@ void SessionImpl::report_and_finish() {
 // server as well.
 void SessionImpl::abort_and_fail(SqlError error) {
   turn_error_ = std::move(error);
+  undo_implicit_settings();
   if (txn_.open() && !txn_.failed()) {
     if (txn_.bound() && link_) {
       poison();

@@ -231,6 +231,18 @@ void SessionImpl::ready_for_query(Link& link, const wire::Frame& frame) {
   }
   pop_owed(link);
   transaction_status(role, link.status);
+  if (role == Role::kTrial && trial_ && link.status == 'T') {
+    trial_->passed = true;
+    if (const std::string* value = reported_value(*link.state, trial_->name)) {
+      trial_->reported = *value;
+    }
+  }
+  if (role == Role::kClient && std::exchange(set_by_server_, false)) {
+    adopt_reported_form(link);
+  }
+  if (link.status == 'I') {
+    link.committed = link.state->settings;
+  }
 }
 
 // ReadyForQuery is the truth about the transaction, whatever the statements' texts said.
@@ -313,7 +325,7 @@ void SessionImpl::undo_implicit_settings() {
     settings_ = *std::exchange(implicit_settings_, std::nullopt);
     settings_changed();
     if (link_) {
-      link_->state->settings = settings_.session;
+      link_->state->settings = link_->committed;
     }
   }
 }
@@ -391,12 +403,17 @@ void SessionImpl::parameter_status(Link& link, const wire::Frame& frame) {
     return;
   }
   link.state->reported[std::string(status->name)] = status->value;
-  const bool for_client = link.owed.empty() || link.owed.front().role == Role::kClient ||
-                          link.owed.front().role == Role::kPreamble;
-  if (for_client) {
-    client_out_ += frame.raw;
-    reported_[std::string(status->name)] = status->value;
+  if (!link.owed.empty() && link.owed.front().role != Role::kClient) {
+    return;
   }
+  const auto known = reports_.find(std::string(status->name));
+  if (known != reports_.end()) {
+    if (known->second.told == status->value) {
+      return;
+    }
+    known->second.told = status->value;
+  }
+  client_out_ += frame.raw;
 }
 
 void SessionImpl::count_statement(const routing::Plan& plan) {
@@ -455,10 +472,9 @@ void SessionImpl::statement_completed(const routing::Plan& plan, std::string_vie
       break;
     case StatementKind::kSet:
     case StatementKind::kReset:
-      if (extended_ && !txn_.open() && !implicit_settings_) {
-        implicit_settings_ = settings_;
-      }
+      keep_implicit_settings();
       apply_set(statement);
+      set_by_server_ = true;
       link_->state->settings = settings_.session;
       break;
     default:
@@ -500,11 +516,17 @@ void SessionImpl::link_lost(SqlError reason) {
       link_->owed.pop_front();
     }
   }
+  if (greeting_) {
+    end_session(std::move(error));
+    return;
+  }
   const bool sync_eaten = copy_in_ && extended_;
   const bool between_messages = wait_.kind == Wait::Kind::kClient && !copy_in_;
   undo_implicit_settings();
   discard_link();
   copy_in_ = false;
+  trial_.reset();
+  set_by_server_ = false;
   attempt_.undecided = false;
   attempt_.failure.reset();
   attempt_.empty = false;

@@ -1,25 +1,17 @@
 #include "proxy/session/session.h"
 
 #include <algorithm>
-#include <cctype>
 
+#include "proxy/session/lower.h"
 #include "proxy/session/scatter.h"
 #include "proxy/session/search_path.h"
 #include "proxy/session/session_impl.h"
-#include "proxy/session/settings_policy.h"
 
 namespace collegedb::session {
 namespace {
 
 // Extended messages kept before the batch is worked on without a Sync or Flush.
 constexpr std::size_t kBatchBytes = 256 << 10;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 // Start-up parameters that are no GUCs.
 bool is_connection_parameter(std::string_view name) {
@@ -28,8 +20,8 @@ bool is_connection_parameter(std::string_view name) {
 
 }  // namespace
 
-Session::Session(WorkerContext& context, Identity identity)
-    : impl_(std::make_unique<SessionImpl>(context, std::move(identity))) {}
+Session::Session(WorkerContext& context, Identity identity, std::optional<Greeting> greeting)
+    : impl_(std::make_unique<SessionImpl>(context, std::move(identity), std::move(greeting))) {}
 Session::~Session() = default;
 Wait Session::wait() const {
   return impl_->wait_;
@@ -80,8 +72,9 @@ bool Session::in_transaction() const {
   return impl_->in_transaction();
 }
 
-SessionImpl::SessionImpl(WorkerContext& context, Identity identity)
-    : context_(context), identity_(std::move(identity)) {
+SessionImpl::SessionImpl(WorkerContext& context, Identity identity,
+                         std::optional<Greeting> greeting)
+    : context_(context), identity_(std::move(identity)), greeting_(std::move(greeting)) {
   auto base = std::make_shared<Settings>();
   for (const auto& [name, value] : identity_.parameters) {
     if (!is_connection_parameter(name) && !name.starts_with("_pq_.")) {
@@ -93,13 +86,7 @@ SessionImpl::SessionImpl(WorkerContext& context, Identity identity)
   }
   settings_.session = base_;
   settings_changed();
-  await_client();
-  for (const auto& [name, value] : base_ ? *base_ : Settings{}) {
-    if (auto refused = refused_setting(name, value)) {
-      end_session(std::move(*refused));
-      return;
-    }
-  }
+  start_up();
 }
 
 SessionImpl::~SessionImpl() = default;
@@ -185,6 +172,7 @@ void SessionImpl::on_leased(LinkId id, ServerState& state) {
   link->id = id;
   link->shard = wait_.shard;
   link->state = &state;
+  link->committed = state.settings;
   if (scatter_.active()) {
     scatter_.run->links.push_back(std::move(link));
   } else {
@@ -206,6 +194,10 @@ void SessionImpl::on_lease_failed(SqlError error) {
     attempt_.target.shard = any_shard();
     wait_.shard = attempt_.target.shard;
     return;  // the same wait, another shard
+  }
+  if (greeting_) {
+    end_session(std::move(error));
+    return;
   }
   if (extended_) {
     turn_error_ = std::move(error);
@@ -232,7 +224,7 @@ void SessionImpl::on_server(LinkId id, const wire::Frame& frame) {
       return;
     case 'N':
       if (link.owed.empty() || link.owed.front().role == Role::kClient ||
-          link.owed.front().role == Role::kPreamble) {
+          link.owed.front().role == Role::kPreamble || link.owed.front().role == Role::kTrial) {
         client_out_ += frame.raw;
       }
       return;
@@ -387,6 +379,7 @@ void SessionImpl::finish_turn() {
                              [](const auto& entry) { return entry.second->parse_due; });
   implicit_settings_.reset();
   writes_in_flight_ = false;
+  tell_reports();
   wire::ReadyForQuery{static_cast<wire::TransactionStatus>(txn_.status())}.encode(client_out_);
   skip_until_sync_ = false;
   clear_turn();
@@ -411,6 +404,7 @@ void SessionImpl::clear_turn() {
   turn_failed_ = false;
   attempt_ = Attempt{};
   patience_ = Patience{};
+  trial_.reset();
   cancelling_ = false;
 }
 
@@ -504,22 +498,27 @@ std::shared_ptr<const TextPlan> SessionImpl::plan_of(std::string_view sql) {
   return plan;
 }
 
-std::string_view SessionImpl::setting(std::string_view name) const {
-  for (const SettingsPtr& layer : {settings_.local, settings_.session}) {
-    if (layer) {
-      if (const auto found = layer->find(std::string(name)); found != layer->end()) {
-        return found->second;
+const std::string* SessionImpl::find_setting(std::string_view name) const {
+  for (const SettingsPtr* layer : {&settings_.local, &settings_.session}) {
+    if (*layer) {
+      if (const auto found = (*layer)->find(std::string(name)); found != (*layer)->end()) {
+        return &found->second;
       }
     }
   }
-  return {};
+  return nullptr;
+}
+
+std::string_view SessionImpl::setting(std::string_view name) const {
+  const std::string* value = find_setting(name);
+  return value != nullptr ? std::string_view(*value) : std::string_view();
 }
 
 void SessionImpl::settings_changed() {
   const std::string_view role = setting("role");
-  const bool has_path = (settings_.local && settings_.local->contains("search_path")) ||
-                        (settings_.session && settings_.session->contains("search_path"));
-  search_path_text_ = has_path ? std::string(setting("search_path")) : kDefaultSearchPath;
+  const std::string* path = find_setting("search_path");
+  search_path_text_ = path != nullptr ? *path : kDefaultSearchPath;
+  reports_due_ = true;
   search_path_ = split_search_path(
       search_path_text_, role.empty() || role == "none" ? std::string_view(identity_.user) : role);
 }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "proxy/session/control.h"
@@ -61,10 +62,22 @@ struct Identity {
   std::vector<std::pair<std::string, std::string>> parameters;
 };
 
+// Values of ParameterStatus in the order in which a server sent them.
+using ReportedParameters = std::vector<std::pair<std::string, std::string>>;
+
+// The end of a login, which the session sends when a server has taken the start-up settings.
+struct Greeting {
+  ReportedParameters parameters;  // of this user's session, where no start-up setting differs
+  std::int32_t pid = 0;
+  std::string secret;
+};
+
 class Session {
  public:
-  // `context` outlives the session. Login is complete; ReadyForQuery has been sent by the caller.
-  Session(WorkerContext& context, Identity identity);
+  // `context` outlives the session. The client is authenticated and has been sent
+  // AuthenticationOk; without a greeting the caller has sent all the rest, too, and vouches for the
+  // start-up settings.
+  Session(WorkerContext& context, Identity identity, std::optional<Greeting> greeting = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

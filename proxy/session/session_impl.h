@@ -1,5 +1,6 @@
 // The parts of a Session. One file per phase of a statement's life:
 //   session.cpp     events in, the one wait out; turns begin and end
+//   start_up.cpp    start-up settings, the end of a login, ParameterStatus
 //   query.cpp       a simple Query
 //   extended.cpp    a batch of extended messages: the loop, its errors, its end
 //   prepared.cpp    Parse and Bind
@@ -8,6 +9,7 @@
 //   retry.cpp       what follows when the guard says no
 //   replies.cpp     what servers answer
 //   utility.cpp     statements the session itself answers: BEGIN, SET, SAVEPOINT, DEALLOCATE ...
+//   trial.cpp       SET in a transaction that no server has heard of yet
 //   admin.cpp       collegedb_* functions
 //   scatter.cpp     one SELECT on every shard
 #pragma once
@@ -32,6 +34,8 @@
 
 namespace collegedb::session {
 
+// The ParameterStatus of a setting (name in lower case); nullptr: servers report none.
+[[nodiscard]] const std::string* reported_value(const ServerState& server, std::string_view name);
 // COMMIT, ROLLBACK and the like: what PostgreSQL accepts in an aborted transaction.
 [[nodiscard]] bool allowed_in_failed_transaction(const parser::Statement& statement);
 [[nodiscard]] const SqlError& transaction_aborted();  // 25P02
@@ -41,7 +45,7 @@ inline constexpr std::uint32_t kCancelGraceMs = 5000;
 
 class SessionImpl {
  public:
-  SessionImpl(WorkerContext& context, Identity identity);
+  SessionImpl(WorkerContext& context, Identity identity, std::optional<Greeting> greeting);
   ~SessionImpl();
 
   // The events of Session.
@@ -131,8 +135,17 @@ class SessionImpl {
   [[nodiscard]] std::shared_ptr<const TextPlan> plan_of(std::string_view sql);
   void settings_changed();
   [[nodiscard]] SessionContext session_context() const;
+  // nullptr: the client has not set it. Empty in a SET LOCAL ... TO DEFAULT.
+  [[nodiscard]] const std::string* find_setting(std::string_view name) const;
   [[nodiscard]] std::string_view setting(std::string_view name) const;
   void copy_message(const wire::Frame& frame);
+
+  // start_up.cpp
+  void start_up();
+  void try_start_up_settings();
+  void greet();
+  void adopt_reported_form(Link& link);
+  void tell_reports();
 
   // query.cpp
   void start_query();
@@ -194,7 +207,6 @@ class SessionImpl {
   void begin_attempt(const Target& target, bool may_watch_empty);
   [[nodiscard]] const SettingsPtr& settings_wanted() const;
   bool emit_settings(Link& link);  // true: something was sent
-  void tell_reported();
   void emit_preamble();
   void emit_guard(const Target& target);
   void emit_fence(const Target& target);
@@ -243,6 +255,7 @@ class SessionImpl {
     std::string reply;  // made messages without ReadyForQuery
     std::optional<SqlError> error;
     std::optional<Target> target;
+    bool trial = false;  // or tried on a server first
   };
   Utility utility(const std::shared_ptr<const routing::Plan>& plan, std::string_view text);
   Utility transaction_control(const std::shared_ptr<const routing::Plan>& plan,
@@ -253,8 +266,18 @@ class SessionImpl {
   Utility set_variable(const std::shared_ptr<const routing::Plan>& plan, std::string_view text);
   Utility deallocate(const parser::Statement& statement);
   Utility discard(const parser::Statement& statement);
-  void apply_set(const parser::Statement& statement);
+  void apply_set(const parser::Statement& statement,
+                 const std::optional<std::string>& reported = {});
+  void keep_implicit_settings();
   [[nodiscard]] Utility to_server(const std::shared_ptr<const routing::Plan>& plan);
+
+  // trial.cpp
+  // Tries `statement`, a SET whose text is `text`.
+  void start_trial(const parser::Statement& statement, std::string text, Step then);
+  void run_trial();
+  bool trial_passed(const routing::Plan& plan);
+  void simple_trial_done();
+  void extended_trial_done();
 
   // admin.cpp
   // The request a control-plane plan makes (admin call or broadcast).
@@ -300,7 +323,15 @@ class SessionImpl {
   SettingsState settings_;
   std::vector<std::string> search_path_;
   std::string search_path_text_;
-  boost::unordered_flat_map<std::string, std::string> reported_;  // ParameterStatus forwarded
+  std::optional<Greeting> greeting_;  // until it is sent
+  struct Report {
+    std::string standard;  // of a session without settings of its own
+    std::string told;      // the last value the client was sent
+    bool mine = false;     // the client has set it at some time
+  };
+  boost::unordered_flat_map<std::string, Report> reports_;  // by name of ParameterStatus
+  bool reports_due_ = false;    // settings have changed since the client was told
+  bool set_by_server_ = false;  // a SET of the client's ran there: its form follows before Z
   // Settings before the first SET of an implicit transaction of several statements: an error undoes
   // them with it.
   std::optional<SettingsState> implicit_settings_;
@@ -336,6 +367,15 @@ class SessionImpl {
   std::string running_portal_;
   std::uint32_t row_limit_ = 0;
   std::vector<std::int16_t> control_formats_;  // result formats of an extended control call
+
+  struct Trial {
+    std::string name;  // of the setting
+    std::string text;  // of the statement
+    Step then = nullptr;
+    bool passed = false;
+    std::optional<std::string> reported;  // what the server says the value is
+  };
+  std::optional<Trial> trial_;
 
   std::unique_ptr<Link> link_;
   LinkId next_link_ = 1;

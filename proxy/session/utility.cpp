@@ -1,8 +1,9 @@
 // Statements the session itself answers: transaction control, SET and RESET, DEALLOCATE, DISCARD.
 // A transaction begins here and reaches a server only with its first routed statement.
 #include <algorithm>
-#include <cctype>
 
+#include "proxy/session/lower.h"
+#include "proxy/session/search_path.h"
 #include "proxy/session/session_impl.h"
 #include "proxy/session/settings_policy.h"
 
@@ -25,13 +26,6 @@ std::string complete_with_warning(std::string_view tag, std::string_view sqlstat
   std::string out;
   wire::encode_notice(out, warning);
   return out + complete(tag);
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
 }
 
 std::string text_of(const Statement& statement, std::string_view text) {
@@ -110,6 +104,7 @@ SessionImpl::Utility SessionImpl::transaction_control(
       return result;
     }
     txn_.begin(statement, text_of(statement, text), settings_);
+    implicit_settings_.reset();
     result.reply = complete(begin_tag(statement));
     return result;
   }
@@ -233,8 +228,16 @@ SessionImpl::Utility SessionImpl::set_variable(const std::shared_ptr<const routi
     return to_server(plan);
   }
   if (txn_.open() && !txn_.bound()) {
+    const std::string name = lower(statement.name);
+    const std::string* known = context_.accepted.find(name, statement.value);
+    // A setting of an extension or of the application's own: any value will do.
+    const bool custom = name.find('.') != std::string::npos;
+    if (!reset && !custom && (known == nullptr || name == "datestyle")) {
+      result.trial = true;
+      return result;
+    }
     txn_.add_to_preamble(text_of(statement, text));
-    apply_set(statement);
+    apply_set(statement, reset || known == nullptr ? std::nullopt : std::optional(*known));
     result.reply = complete(tag);
     return result;
   }
@@ -244,6 +247,7 @@ SessionImpl::Utility SessionImpl::set_variable(const std::shared_ptr<const routi
     return result;
   }
   if (reset && !(txn_.open() && txn_.bound())) {
+    keep_implicit_settings();
     apply_set(statement);  // back to the start-up value: nothing a server could refuse
     result.reply = complete(tag);
     return result;
@@ -251,8 +255,17 @@ SessionImpl::Utility SessionImpl::set_variable(const std::shared_ptr<const routi
   return to_server(plan);
 }
 
+// Outside a transaction block: an error in the same segment takes a SET or RESET back.
+void SessionImpl::keep_implicit_settings() {
+  if (!txn_.open() && !implicit_settings_) {
+    implicit_settings_ = settings_;
+  }
+}
+
 // Remembers what a SET or RESET that succeeded means for the server connections to come.
-void SessionImpl::apply_set(const Statement& statement) {
+// `reported`: the value in the form servers report it.
+void SessionImpl::apply_set(const Statement& statement,
+                            const std::optional<std::string>& reported) {
   const std::string name = lower(statement.name);
   if (statement.kind == StatementKind::kReset && name == "all") {
     // role and session_authorization are not part of RESET ALL.
@@ -268,9 +281,11 @@ void SessionImpl::apply_set(const Statement& statement) {
   auto next = layer ? std::make_shared<Settings>(*layer) : std::make_shared<Settings>();
   const bool to_default = statement.kind == StatementKind::kReset || statement.value_default;
   if (!to_default) {
-    (*next)[name] = statement.value;
+    (*next)[name] = reported.value_or(statement.value);
   } else if (base_ && base_->contains(name)) {
     (*next)[name] = base_->at(name);
+  } else if (statement.local) {
+    (*next)[name] = name == "search_path" ? kDefaultSearchPath : "";  // hides the session's value
   } else {
     next->erase(name);
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "metrics/stats.h"
+#include "proxy/session/accepted_settings.h"
 #include "proxy/session/control.h"
 #include "proxy/session/learned.h"
 #include "proxy/session/plan_cache.h"
@@ -23,6 +24,7 @@ struct WorkerContext {
   PlanCache plans;
   StatementRegistry statements;
   LearnedOwners learned;
+  AcceptedSettings accepted;
   metrics::WorkerStats* stats = nullptr;  // never null
   std::span<const AdminFunction> admin_functions;
   std::uint32_t write_hold_ms = 5000;

@@ -138,6 +138,21 @@ SCRIPTS = {
                      (Q("show application_name"), 1)],
     "N1 SET and savepoint": [(Q("begin"), 1), (Q("savepoint a"), 1), (Q("set statement_timeout = '77s'"), 1),
                              (Q("rollback to a"), 1), (Q("show statement_timeout"), 1), (Q("commit"), 1)],
+    "N1 SET of what servers put another way": [
+        (Q("begin"), 1), (Q("set timezone = 'europe/vienna'"), 1), (Q("set local datestyle = 'german'"), 1),
+        (Q("show datestyle"), 1), (Q("show timezone"), 1), (Q("rollback"), 1), (Q("show timezone"), 1),
+        (Q("set datestyle = 'sql, dmy'"), 1), (Q("set datestyle = 'iso'"), 1), (Q("select date '2001-02-03'"), 1),
+        (Q("reset all"), 1)],
+    "N1 SET before the first statement of a transaction": [
+        (P("", "begin"), B("", ""), E(), P("", "set intervalstyle = 'iso_8601'"), B("p", ""), E("p"),
+         P("", "select v from t where id = 1"), B("", ""), E(), S, 1), (Q("commit"), 1), (Q("reset intervalstyle"), 1)],
+    "N1 bad SET in a transaction": [(Q("begin"), 1), (Q("set statement_timeout = 'x'"), 1), (Q("select 1"), 1), (Q("commit"), 1),
+                                    (P("", "begin"), B("", ""), E(), P("", "set nosuch = 1"), B("", ""), E(), S, 1),
+                                    (Q("rollback"), 1)],
+    "N1 RESET undone by a later error": [
+        (Q("set application_name = 'n6'"), 1),
+        (P("", "reset application_name"), B("", ""), E(), P("", "select 1/0"), B("", ""), E(), S, 1),
+        (Q("show application_name"), 1)],
     "N1 SET in extended protocol": [(P("", "set datestyle = 'German'"), B("", ""), E(), S, 1),
                                     (P("", "select date '2001-02-03'"), B("", ""), E(), S, 1), (Q("reset datestyle"), 1)],
     "N1 two reports before one Z": [(P("", "set application_name = 'n5'"), B("", ""), E(), P("", "set intervalstyle = 'iso_8601'"),
@@ -392,6 +407,20 @@ def test_U17_initial_reports(oracle, by_pool):
         expected, got = dict(direct.parameters), dict(through.parameters)
         assert through.key is not None and through.pid != direct.pid
     assert got == expected
+
+
+@pytest.mark.parametrize("settings", [
+    {"DateStyle": "german", "timezone": "europe/vienna"}, {"options": "-c intervalstyle=iso_8601 -cstatement_timeout=77s"},
+    {"client_encoding": "latin1", "application_name": "u16", "search_path": "a, b"}], ids=["reported", "options", "encoding"])
+def test_U16_start_up_settings(oracle, by_pool, settings):
+    """In force, reported in the server's form, and what RESET returns to; twice, the second time known to the proxy."""
+    ask = Q("select current_setting('statement_timeout'), current_setting('search_path'), current_setting('datestyle')")
+    traces = []
+    for address, name in (oracle, (("127.0.0.1", by_pool[10].port), "app"), (("127.0.0.1", by_pool[10].port), "app")):
+        with pgwire.Wire(address).login(database=name, **settings) as wire:
+            traces.append([dict(wire.parameters), wire.run(ask), wire.run(Q("set datestyle = 'sql'")), wire.run(Q("reset all")),
+                           wire.run(ask)])
+    assert traces[1] == traces[0] and traces[2] == traces[0]
 
 
 def test_U18_keys_are_unpredictable(by_pool):

@@ -266,12 +266,13 @@ inline constexpr std::string_view kGuard = "B(collegedb_queue) E B(collegedb_gat
 class Conversation {
  public:
   explicit Conversation(std::vector<std::string> shards = {"db-east", "db-west", "db-north"},
-                        Identity identity = {"alice", "app", false, {}})
+                        Identity identity = {"alice", "app", false, {}},
+                        std::optional<Greeting> greeting = {})
       : stats_(shards.size()) {
     context.snapshot = test_snapshot(shards);
     context.stats = &stats_;
     context.admin_functions = kFunctions;
-    session = std::make_unique<Session>(context, std::move(identity));
+    session = std::make_unique<Session>(context, std::move(identity), std::move(greeting));
   }
 
   // A key of `table`'s group that lives on `shard`.

@@ -68,8 +68,23 @@ TEST(Settings, RESET_takes_the_value_off_again) {
   c.client(query("RESET application_name")).hears("C(RESET) Z(I)").idle();
   c.client(query(kNow)).lease(0).sent("Q(RESET \"application_name\";)");
   c.shard(complete("RESET") + status("application_name", "") + ready());
-  // The client still believes in the old value: it is told before the rows come.
-  c.shard(kRow).hears("S(application_name) T D C(SELECT 1) Z(I)").released().idle();
+  c.shard(kRow).hears("T D C(SELECT 1) Z(I)").released().idle();
+}
+
+TEST(Settings, a_RESET_undone_with_its_segment) {
+  Conversation c({"db-east"});
+  set(c);
+  const std::string reset = parse("", "RESET application_name") + bind("") + execute();
+  // By an error of the proxy's ...
+  c.client(reset + bind("", {}, "nosuch") + execute("unknown") + sync());
+  c.hears("1 2 C(RESET) 2 E(34000) Z(I)");
+  c.client(query(kNow)).lease(0).sent("Q(" + kNow + ")").shard(kRow).released();
+  static_cast<void>(c.heard());
+  // ... and of a server that has carried it out meanwhile.
+  c.client(reset + parse("", "SELECT now(), 2") + bind("") + execute() + sync()).lease(0);
+  c.sent("Q(RESET \"application_name\";)").shard(complete("RESET") + ready());
+  c.sent("P() B() E S").shard(error("22012") + ready()).hears("1 2 C(RESET) E(22012) Z(I)");
+  c.released().client(query(kNow)).lease(0).sent(kForce);
 }
 
 TEST(Settings, start_up_options_are_in_force_and_what_RESET_returns_to) {
@@ -162,6 +177,23 @@ TEST(Settings, SET_LOCAL_ends_with_its_transaction) {
   c.shard(begun() + ran("SET") + columns() + row() + complete("SELECT 1") + ready('T'));
   c.client(query("COMMIT")).shard(complete("COMMIT") + ready()).released();
   c.client(query(kNow)).lease(0).sent("Q(" + kNow + ")");
+}
+
+TEST(Settings, SET_LOCAL_TO_DEFAULT_hides_the_session_s_value) {
+  Conversation c({"db-east"});
+  c.client(query("SET search_path = other")).lease(0).shard(complete("SET") + ready()).released();
+  c.client(query("BEGIN") + query("SET LOCAL search_path TO DEFAULT"));
+  const std::string locate = "SELECT * FROM collegedb_locate('1', 'users')";
+  const auto path = [&] {
+    c.client(query(locate));
+    EXPECT_EQ(c.session->wait().kind, Wait::Kind::kControl);
+    auto found = c.session->wait().control->context.search_path;
+    c.control(AdminRows{{{std::string("db-east"), std::string("5")}}});
+    return found;
+  };
+  EXPECT_EQ(path(), (std::vector<std::string>{"alice", "public"}));
+  c.client(query("COMMIT"));
+  EXPECT_EQ(path(), (std::vector<std::string>{"other"}));
 }
 
 TEST(Settings, what_no_server_connection_may_carry_is_refused) {

@@ -131,7 +131,7 @@ TEST(Transactions, a_free_standing_statement_does_not_keep_its_server) {
 
 TEST(Transactions, what_it_begins_with_may_be_refused) {
   Conversation c;
-  c.client(query("BEGIN")).client(query("SET work_mem = 'x'")).client(query(kNow)).lease_any();
+  c.client(query("BEGIN")).client(query("SET app.mode = 'x'")).client(query(kNow)).lease_any();
   c.sent("P() B() E P() B() E Q(" + kNow + ")");
   c.shard(begun() + parsed() + bound() + error("22023")).sent("S").shard(ready('E'));
   // One error for the one statement, and the one that tells why.
@@ -143,7 +143,7 @@ TEST(Transactions, what_it_begins_with_may_be_refused) {
 TEST(Transactions, what_it_begins_with_may_be_refused_before_a_guard) {
   Conversation c;
   const std::string update = "UPDATE users SET name = 'x' WHERE id = " + c.key_on(0);
-  c.client(query("BEGIN")).client(query("SET work_mem = 'x'")).client(query(update)).lease(0);
+  c.client(query("BEGIN")).client(query("SET app.mode = 'x'")).client(query(update)).lease(0);
   c.shard(begun() + parsed() + bound() + error("22023")).shard(ready('E'));
   c.hears("C(BEGIN) Z(T) C(SET) Z(T) E(22023) Z(E)");
   // The guard's statements were not parsed: they are sent again.
@@ -177,7 +177,7 @@ TEST(Transactions, BEGIN_itself_may_be_refused) {
 TEST(Transactions, savepoints_before_any_server) {
   Conversation c;
   c.client(query("SAVEPOINT a")).hears("E(25P01) Z(I)");
-  c.client(query("BEGIN")).client(query("SAVEPOINT a")).client(query("SET TimeZone = 'UTC'"));
+  c.client(query("BEGIN")).client(query("SAVEPOINT a")).client(query("SET application_name = 'x'"));
   c.client(query("SAVEPOINT b")).client(query("ROLLBACK TO a"));
   c.hears("C(BEGIN) Z(T) C(SAVEPOINT) Z(T) C(SET) Z(T) C(SAVEPOINT) Z(T) C(ROLLBACK) Z(T)");
   c.client(query("RELEASE b")).hears("E(3B001) Z(E)");
