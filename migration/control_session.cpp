@@ -152,7 +152,7 @@ void ControlSession::renew(const SessionOptions& options) {
       " ('IntervalStyle', 'postgres'), ('TimeZone', 'UTC'), ('bytea_output', 'hex'),"
       " ('extra_float_digits', '1'), ('synchronous_commit', 'on'), ('xmloption', 'content'),"
       " ('lc_monetary', 'C'), ('default_transaction_read_only', 'off'),"
-      " ('standard_conforming_strings', 'on'),"
+      " ('standard_conforming_strings', 'on'), ('plan_cache_mode', 'force_generic_plan'),"
       " ('default_transaction_isolation', 'read committed'), ('row_security', 'off')";
   if (options.dies_with_client) {
     settings +=
