@@ -440,6 +440,8 @@ def test_row_18_a_scatter_to_a_slow_client_does_not_block_moves(place, pair, ite
             started = time.monotonic()
             move(key, destination)
             assert time.monotonic() - started < 5
+        # It reads at last, and in large steps: a window of 4 KiB would take minutes.
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         words = [w[:1] for w in slow.trace()]
         assert words.count("D") == 60000 and words[-1] == "Z"
     finally:

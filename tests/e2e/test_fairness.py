@@ -49,8 +49,7 @@ def test_a_move_gets_its_turn_and_stalls_writers_for_milliseconds(place, pair, a
         run.assert_clean()
     rows = [row for rows in place.everywhere("SELECT v FROM items WHERE id = 'hot'").values() for row in rows]
     assert rows == [(sum(run.transactions for run in runs),)]
-    # The copy shares two cores with the writers; what may not be long is the stall. Without a fair
-    # queue a move gets no turn at all.
+    # Without a fair queue a move gets no turn at all; with it, writers wait some milliseconds.
     slower = 10 if is_sanitized() else 1
-    assert len(took) >= 3 and max(took) < 10.0 * slower
-    assert quantile(stalls, 0.5) < 0.15 * slower and max(latencies) < 2.5 * slower
+    assert len(took) >= 20 / slower and max(took) < 2.0 * slower
+    assert quantile(stalls, 0.5) < 0.05 * slower and max(latencies) < 1.5 * slower
