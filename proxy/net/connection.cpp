@@ -174,7 +174,10 @@ bool Connection::feed_client() {
     }
     any = true;
     if (split.status == wire::SplitResult::Status::kMalformed) {
-      wire::encode_error(session_->client_out(), split.error.to_error());
+      // A wrong length is answered by nothing but the end, as PostgreSQL does.
+      if (split.error.kind != wire::FramingFault::Kind::kLength) {
+        wire::encode_error(session_->client_out(), split.error.to_error());
+      }
       gone_told_ = true;
       session_->on_client_gone();
       break;

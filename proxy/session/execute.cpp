@@ -261,7 +261,7 @@ void SessionImpl::begin_attempt(const Target& target, bool may_watch_empty) {
     fresh.active = true;
     fresh.client_mark = client_out_.size();
     // Its Parse, where that has waited for it, is part of what a retry starts over.
-    fresh.cursor_mark = cursor_ - (parse_waits_before_cursor() ? 1 : 0);
+    fresh.cursor_mark = cursor_ - (parse_waiting_before_cursor() ? 1 : 0);
     fresh.retryable = !link_->executed;
     fresh.started_ns = context_.stats->now_ns();
     attempt_ = std::move(fresh);

@@ -150,15 +150,37 @@ void SessionImpl::answer(std::string bytes, std::shared_ptr<Prepared> parsed) {
 
 // --- errors of the proxy's own making -----------------------------------------------------------
 
+// The message at cursor_ fails. Always false.
 bool SessionImpl::fail_batch(SqlError error) {
   turn_error_ = std::move(error);
+  answer_before_error();
+  return false;
+}
+
+// What the client is owed by the messages before comes first, the reply of a Parse that has waited
+// for its Bind included.
+void SessionImpl::answer_before_error() {
+  if (const auto statement = parse_waiting_before_cursor()) {
+    Target target;
+    target.plan = statement->plan;
+    target.shard = any_shard();
+    target.any_shard = true;
+    target.in_transaction = txn_.bound();
+    const Acquired acquired = acquire(target, &SessionImpl::answer_before_error);
+    if (acquired == Acquired::kWaiting) {
+      return;
+    }
+    if (acquired == Acquired::kReady) {
+      open_attempt(target);
+      ensure_parsed(statement);
+    }
+  }
   if (link_ && !link_->owed.empty()) {
     wire::encode_flush(link_->out);
     await_drain(&SessionImpl::batch_drained);
-    return false;
+    return;
   }
   batch_error();
-  return false;
 }
 
 // turn_error_ goes to the client, unless the server has reported an earlier one; what is open on

@@ -193,14 +193,14 @@ bool SessionImpl::bound_next(std::string_view statement) const {
   return next.tag == 'D' && reader.u8() == 'S' && reader.cstring() == statement && reader.ok();
 }
 
-// The message before cursor_ is a Parse that bound_next() let wait.
-bool SessionImpl::parse_waits_before_cursor() const {
+// The statement of the Parse before cursor_, when bound_next() let that wait; else nullptr.
+std::shared_ptr<Prepared> SessionImpl::parse_waiting_before_cursor() const {
   if (cursor_ == 0 || turn_[cursor_ - 1].tag != 'P') {
-    return false;
+    return nullptr;
   }
   wire::Reader reader(body(turn_[cursor_ - 1]));
   const auto known = statements_.find(std::string(reader.cstring()));
-  return known != statements_.end() && known->second->parse_due;
+  return known != statements_.end() && known->second->parse_due ? known->second : nullptr;
 }
 
 // --- Bind -------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ bool SessionImpl::lone_read_batch() const {
   if (txn_.open() || turn_.empty() || turn_.back().tag != 'S') {
     return false;
   }
-  if (cursor_ > (parse_waits_before_cursor() ? 1U : 0U)) {
+  if (cursor_ > (parse_waiting_before_cursor() ? 1U : 0U)) {
     return false;  // replies before this one would be given twice
   }
   std::size_t executes = 0;
@@ -255,13 +255,17 @@ bool SessionImpl::open_for(const Target& wanted) {
     case Acquired::kReady:
       break;
   }
+  open_attempt(target);
+  return true;
+}
+
+void SessionImpl::open_attempt(const Target& target) {
   const bool preamble_due = target.in_transaction && txn_.open() && !txn_.bound();
   if (!attempt_.active || !link_->open || preamble_due || !covered(target)) {
     begin_attempt(target, lone_read_batch());
   } else {
     emit_fence(target);
   }
-  return true;
 }
 
 bool SessionImpl::on_bind(std::string_view bytes) {

@@ -115,7 +115,7 @@ void SessionImpl::on_client(const wire::Frame& frame) {
     case 'E':
     case 'C':
       append_message(frame);
-      if (turn_bytes_.size() < kBatchBytes && !has_bad_statement(frame)) {
+      if (turn_bytes_.size() < kBatchBytes && !fails_at_once()) {
         return;
       }
       break;
@@ -145,13 +145,51 @@ void SessionImpl::on_client(const wire::Frame& frame) {
   run_batch();
 }
 
-// PostgreSQL reports what it cannot parse at once, without waiting for Sync or Flush.
-bool SessionImpl::has_bad_statement(const wire::Frame& frame) {
-  if (frame.tag != 'P' || skip_until_sync_) {
+// The last message cannot go well, as far as can be told without a server: PostgreSQL reports that
+// without waiting for Sync or Flush.
+bool SessionImpl::fails_at_once() {
+  if (skip_until_sync_) {
     return false;
   }
-  const auto parse = wire::Parse::decode(frame.payload);
-  return !parse || plan_of(parse->query)->error.has_value();
+  const std::string_view bytes = body(turn_.back());
+  switch (turn_.back().tag) {
+    case 'P': {
+      const auto parse = wire::Parse::decode(bytes);
+      return !parse || plan_of(parse->query)->error.has_value();
+    }
+    case 'B': {
+      const auto bind = wire::Bind::decode(bytes);
+      return !bind || !is_named(wire::Target::kStatement, bind->statement);
+    }
+    case 'D': {
+      const auto describe = wire::Describe::decode(bytes);
+      return !describe || !is_named(describe->target, describe->name);
+    }
+    case 'E': {
+      const auto execute = wire::Execute::decode(bytes);
+      return !execute || !is_named(wire::Target::kPortal, execute->portal);
+    }
+    default:
+      return !wire::CloseMessage::decode(bytes);
+  }
+}
+
+// A statement or portal of this name exists, or will by the messages before the last one.
+bool SessionImpl::is_named(wire::Target target, std::string_view name) const {
+  const bool statement = target == wire::Target::kStatement;
+  for (std::size_t i = turn_.size() - 1; i-- > cursor_;) {
+    wire::Reader reader(body(turn_[i]));
+    const char tag = turn_[i].tag;
+    if (tag == 'C') {
+      const bool closes = reader.u8() == (statement ? 'S' : 'P') && reader.cstring() == name;
+      if (closes) {
+        return false;
+      }
+    } else if (tag == (statement ? 'P' : 'B') && reader.cstring() == name) {
+      return true;
+    }
+  }
+  return statement ? statements_.contains(std::string(name)) : portals_.contains(std::string(name));
 }
 
 void SessionImpl::on_client_gone() {

@@ -128,7 +128,8 @@ class SessionImpl {
   void end_session(SqlError error);
   void clear_turn();
   void append_message(const wire::Frame& frame);
-  [[nodiscard]] bool has_bad_statement(const wire::Frame& frame);
+  [[nodiscard]] bool fails_at_once();
+  [[nodiscard]] bool is_named(wire::Target target, std::string_view name) const;
   void fail_turn(const SqlError& error);  // simple protocol: error, then ReadyForQuery
   void report(const SqlError& error, bool from_shard = false);
   [[nodiscard]] std::string_view body(const Message& message) const;
@@ -177,6 +178,7 @@ class SessionImpl {
   void batch_drained();
   void utility_done();
   bool fail_batch(SqlError error);
+  void answer_before_error();
   void batch_error();
   // A made reply, in its turn; `parsed`: it is that statement's ParseComplete.
   void answer(std::string bytes, std::shared_ptr<Prepared> parsed = nullptr);
@@ -187,12 +189,13 @@ class SessionImpl {
   bool execute_utility(Portal& portal);
   bool flush_first();  // true: waiting until nothing is owed
   bool open_for(const Target& target);
+  void open_attempt(const Target& target);
   void ensure_parsed(const std::shared_ptr<Prepared>& statement);
   void refresh_plan(Prepared& statement);
   [[nodiscard]] std::optional<std::size_t> find_bind(std::string_view statement) const;
   Result<Target> target_of_bind(const wire::Bind& bind, const Prepared& statement);
   [[nodiscard]] bool bound_next(std::string_view statement) const;
-  [[nodiscard]] bool parse_waits_before_cursor() const;
+  [[nodiscard]] std::shared_ptr<Prepared> parse_waiting_before_cursor() const;
   [[nodiscard]] bool lone_read_batch() const;
   [[nodiscard]] bool is_local(const routing::Plan* plan) const;
 

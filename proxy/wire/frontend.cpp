@@ -64,6 +64,17 @@ std::string counts(std::string_view before, std::size_t first, std::string_view 
   return text;
 }
 
+// With the context that PostgreSQL gives it.
+SqlError value_error(const Reader& reader, const Bind& message) {
+  SqlError error = format_error(reader);
+  error.other_fields = "W";
+  error.other_fields +=
+      message.portal.empty() ? "unnamed portal" : "portal \"" + std::string(message.portal) + "\"";
+  error.other_fields += " parameter $" + std::to_string(message.parameters.size());
+  error.other_fields.push_back('\0');
+  return error;
+}
+
 }  // namespace
 
 // Query = query:String
@@ -108,7 +119,11 @@ Result<Bind> Bind::decode(std::string_view payload) {
   message.portal = reader.cstring();
   message.statement = reader.cstring();
   message.parameter_formats = detail::read_list<std::int16_t>(reader);
+  const bool before_values = reader.ok();
   detail::read_values(reader, message.parameters);
+  if (before_values && !reader.ok() && !message.parameters.empty()) {
+    return value_error(reader, message);
+  }
   message.result_formats = detail::read_list<std::int16_t>(reader);
   if (!reader.at_end()) return format_error(reader);
   if (!formats_fit(message.parameter_formats.size(), message.parameters.size())) {

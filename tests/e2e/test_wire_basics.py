@@ -43,6 +43,8 @@ SCRIPTS = {
         (P("", "select $1::int"), message("B", b"\0\0" + struct.pack("!hhi", 0, 1, 100) + b"12" + b"\0\0"), E(), S, 1)],
     "F7 parameter length -2": [
         (P("", "select $1::int"), message("B", b"\0\0" + struct.pack("!hhi", 0, 1, -2) + b"\0\0"), E(), S, 1)],
+    "F7 parameter of a named portal": [
+        (P("", "select $1::int, $2::int"), message("B", b"p\0\0" + struct.pack("!hhii", 0, 2, -1, 9) + b"12"), E(), S, 1)],
     "F8 row limit -1": [(P("", "select generate_series(1, 3)"), B("", ""), E("", -1), S, 1)],
     "F9 more formats than parameters": [(P("", "select $1::int, $2::int"), B("", "", ["1", "2"], (0, 0, 0)), E(), S, 1)],
     "F9 more result formats than columns": [(P("", "select 1, 2"), B("", "", (), (), (0, 0, 0)), E(), S, 1)],
@@ -78,6 +80,8 @@ SCRIPTS = {
     "X2 Query is swallowed": [(P("", "selec 1"), Q("select 1"), S, 1), (Q("select 2"), 1)],
     "X3 error at once": [(P("", "selec 1"), 0), (S, 1)],
     "X3 unknown statement at once": [(B("", "nosuch"), 0), (S, 1)],
+    "X3 unknown portal at once": [(P("", "select 1"), E("nosuch"), 0), (S, 1), (D("P", "nosuch"), 0), (S, 1)],
+    "X3 malformed message at once": [(P("", "select 1"), message("D", b"S\0x"), 0), (S, 1)],
     "X4 Terminate after an error": [(P("", "selec 1"), X, 1)],
     "X5 Parse alone, then Flush": [(P("", "select 1"), 0), (H, 0), (S, 1)],
     "X6 only Syncs": [(S, S, S, 3)],
@@ -120,6 +124,10 @@ SCRIPTS = {
         (E("c", 2), S, 1), (Q("commit"), 1)],
     "X19 limit equal to the row count": [(P("", "select generate_series(1, 2)"), B("", ""), E("", 2), E("", 2), S, 1)],
     "X20 portal gone after Sync": [(P("", "select 1"), B("p", ""), S, 1), (E("p"), S, 1)],
+    "X20 unnamed portal beside named ones of the session": [
+        (Q("begin"), 1), (P("", "select generate_series(1, 3)"), B("", ""), E("", 1), P("s", "savepoint a"), B("p", "s"), E("p"),
+                          E("", 1), P("t", "set local work_mem = '5MB'"), B("q", "t"), E("q"), E("", 1), S, 1),
+        (Q("rollback"), 1)],
     "X20 portal lives in a transaction": [
         (Q("begin"), 1), (P("", "select 1"), B("p", ""), S, 1), (E("p"), S, 1), (B("p", ""), S, 1), (Q("rollback"), 1)],
     "X23 too few parameters": [(P("", "select $1::int"), B("", ""), E(), S, 1), (B("", "", ["x"]), E(), S, 1)],

@@ -81,6 +81,15 @@ inline std::string letters(std::string_view bytes, wire::Direction direction) {
 
 // --- messages -----------------------------------------------------------------------------------
 
+// Any message, well-formed or not.
+inline std::string message(char tag, std::string_view body) {
+  std::string out;
+  wire::Writer writer(out);
+  writer.begin(tag);
+  writer.bytes(body);
+  writer.finish();
+  return out;
+}
 inline std::string query(std::string_view sql) {
   std::string out;
   wire::Query{sql}.encode(out);

@@ -94,6 +94,63 @@ TEST(Extended, X11_Close_of_what_is_unknown) {
   c.client(close_statement("s") + close_portal("p") + sync()).hears("3 3 Z(I)").idle();
 }
 
+// PostgreSQL says at once what it cannot do: no Flush, no Sync has come yet.
+TEST(Extended, X3_what_cannot_go_well_is_said_at_once) {
+  const std::string malformed[] = {message('B', std::string_view("\0\0\0\0\0\1\0\0\0\x64"
+                                                                 "1",
+                                                                 11)),
+                                   message('D', std::string_view("S\0x", 3)),
+                                   message('E', std::string_view("\0\0\0\0", 4)),
+                                   message('C', std::string_view("S", 1))};
+  for (const std::string& bad : malformed) {
+    Conversation c;
+    c.client(bad).hears("E(08P01)").client(execute() + sync()).hears("Z(I)").idle();
+  }
+  const std::pair<std::string, const char*> unknown[] = {
+      {bind("nosuch"), "E(26000)"},
+      {describe(wire::Target::kStatement, "nosuch"), "E(26000)"},
+      {describe(wire::Target::kPortal, "nosuch"), "E(34000)"},
+      {execute("nosuch"), "E(34000)"}};
+  for (const auto& [request, answer] : unknown) {
+    Conversation c;
+    c.client(request).hears(answer).client(execute() + sync()).hears("Z(I)").idle();
+  }
+}
+
+TEST(Extended, X3_what_may_go_well_waits) {
+  Conversation c;
+  c.client(parse("s", "") + bind("s", {}, "p") + describe(wire::Target::kPortal, "p") +
+           execute("p"));
+  c.hears_nothing().client(sync()).hears("1 2 n I Z(I)");
+  c.client(bind("s") + execute()).hears_nothing().client(close_statement("s") + bind("s"));
+  c.hears("2 I 3 E(26000)").client(sync()).hears("Z(I)").idle();
+}
+
+// F5, F7, F9: what came before a bad message is answered first.
+TEST(Extended, X3_replies_owed_come_before_the_error) {
+  const std::string bad_bind = message('B', std::string_view("\0\0\0\0\0\1\0\0\0\x64"
+                                                             "1",
+                                                             11));
+  for (const std::string& bad : {bad_bind, message('D', std::string_view("S\0x", 3))}) {
+    Conversation c;
+    c.client(parse("", kNow) + bad);
+    c.lease_any();
+    c.sent("P() H").shard(parsed()).hears("1 E(08P01)").shard(error("26000"));
+    c.client(execute() + sync()).shard(ready()).hears("Z(I)").released().idle();
+  }
+  // Its own error is the first one then.
+  Conversation c;
+  c.client(parse("", kNow) + bad_bind).lease_any();
+  c.shard(error("42P01")).hears("E(42P01)").client(sync()).shard(ready()).hears("Z(I)").idle();
+  // An error found only at the first look is not forgotten while the server is fetched.
+  Conversation taken;
+  taken.client(query("BEGIN") + parse("e", "") + bind("e", {}, "p") + sync());
+  taken.client(parse("f", kNow) + bind("f", {}, "p") + sync());
+  taken.hears("C(BEGIN) Z(T) 1 2 Z(T)").lease_any();
+  taken.shard(parsed());
+  taken.shard(error("26000") + ready()).hears("1 E(42P03) Z(E)");
+}
+
 TEST(Extended, X12_unknown_names) {
   Conversation c;
   c.client(describe(wire::Target::kStatement, "s") + sync()).hears("E(26000) Z(I)");

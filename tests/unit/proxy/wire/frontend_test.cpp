@@ -95,6 +95,20 @@ TEST(Parse, CountsAreUnsigned) {
   EXPECT_EQ(decoded->parameter_types.size(), 65535u);
 }
 
+// F7: with the context that PostgreSQL gives it.
+TEST(Bind, AValueThatIsNotThereNamesItsParameter) {
+  const auto context = [](std::string_view payload) {
+    const auto bind = Bind::decode(payload);
+    EXPECT_TRUE(bind.has_error());
+    return bind.has_error() ? bind.error().other_fields : std::string();
+  };
+  using namespace std::string_literals;
+  EXPECT_EQ(context("\0\0\0\0\0\1\0\0\0\x64"s + "1"), "Wunnamed portal parameter $1\0"s);
+  EXPECT_EQ(context("p\0\0\0\0\0\2\xff\xff\xff\xff\xff\xff\xff\xfe"s),
+            "Wportal \"p\" parameter $2\0"s);
+  EXPECT_EQ(context("\0\0\0\1\0"s), "");  // not in the values yet
+}
+
 TEST(Bind, ReboundChangesTheNamesAlone) {
   for (const auto& c : test::frontend_cases()) {
     if (c.tag != 'B' || !c.error.empty()) continue;
