@@ -120,9 +120,12 @@ Task<bool> Connection::login_finish(session::Login* login) {
   for (const auto& [name, value] : identity.parameters) {
     if (name == "application_name") application_name_ = value;
   }
-  session_ = std::make_unique<session::Session>(worker_.context(), identity,
-                                                login->greeting(*reported, key.pid, key.secret));
-  co_return true;
+  session::Greeting greeting = login->greeting(*reported, key.pid, key.secret);
+  const bool written = co_await login_write(login);
+  if (written) {
+    session_ = std::make_unique<session::Session>(worker_.context(), identity, std::move(greeting));
+  }
+  co_return written;
 }
 
 Task<void> Connection::login_cancel(wire::CancelRequest request) {

@@ -257,9 +257,8 @@ LoginStep Login::on_scram_final(std::string_view payload) {
 }
 
 LoginStep Login::check_database() {
-  wire::Authentication{.kind = wire::AuthenticationKind::kOk, .data = {}, .mechanisms = {}}.encode(
-      out_);
   if (!policy_.knows_database(identity_.database)) {
+    accept();
     return refuse("3D000", "database \"" + identity_.database + "\" does not exist");
   }
   phase_ = Phase::kDone;
@@ -283,8 +282,13 @@ void Login::fail(SqlError error) {
   phase_ = Phase::kDone;
 }
 
-Greeting Login::greeting(ReportedParameters reported, std::int32_t pid,
-                         std::string_view secret) const {
+void Login::accept() {
+  wire::Authentication{.kind = wire::AuthenticationKind::kOk, .data = {}, .mechanisms = {}}.encode(
+      out_);
+}
+
+Greeting Login::greeting(ReportedParameters reported, std::int32_t pid, std::string_view secret) {
+  accept();
   for (auto& [name, value] : reported) {
     if (name == "session_authorization") value = identity_.user;
     if (name == "is_superuser") value = identity_.is_admin ? "on" : "off";

@@ -85,10 +85,10 @@ class Login {
   // After kStartTls. `plaintext_left`: bytes came after SSLRequest before the handshake; the
   // answer is an error inside TLS. `common_name`: of a verified client certificate.
   LoginStep on_tls_started(bool plaintext_left, std::optional<std::string> common_name);
-  // After kAuthenticated (AuthenticationOk is in out()): what the session has to greet the client
-  // with, `reported` being what servers say of their own sessions.
+  // After kAuthenticated: AuthenticationOk, and what the session has to greet the client with,
+  // `reported` being what servers say of their own sessions.
   [[nodiscard]] Greeting greeting(ReportedParameters reported, std::int32_t pid,
-                                  std::string_view secret) const;
+                                  std::string_view secret);
   // Ends the login with a FATAL error at any point.
   void fail(SqlError error);
 
@@ -125,6 +125,7 @@ class Login {
   LoginStep on_scram_first(std::string_view payload);
   LoginStep on_scram_final(std::string_view payload);
   LoginStep check_database();
+  void accept();  // AuthenticationOk
   LoginStep refuse(std::string_view sqlstate, std::string text);
   LoginStep refuse_password();
 

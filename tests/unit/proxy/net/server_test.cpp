@@ -186,14 +186,19 @@ TEST_F(ServerTest, UnixSocketWithoutTls) {
 
 TEST_F(ServerTest, FramingFaultsAreFatal) {
   start();
-  for (const std::string bytes : {std::string("y\0\0\0\4", 5), std::string("Q\0\0\0\3", 5),
-                                  std::string("Q\xff\xff\xff\xff", 5)}) {
-    TestClient client(port_);
-    client.log_in();
-    client.send(bytes);
-    EXPECT_EQ(client.read_tags(), "E.");
-    EXPECT_EQ(client.error().severity, "FATAL");
-    EXPECT_EQ(client.error().sqlstate, "08P01");
+  TestClient client(port_);
+  client.log_in();
+  client.send(std::string("y\0\0\0\4", 5));
+  EXPECT_EQ(client.read_tags(), "E.");
+  EXPECT_EQ(client.error().severity, "FATAL");
+  EXPECT_EQ(client.error().sqlstate, "08P01");
+  // F1: a wrong length ends the connection without a word.
+  for (const std::string& bytes :
+       {std::string("Q\0\0\0\3", 5), std::string("Q\xff\xff\xff\xff", 5)}) {
+    TestClient silent(port_);
+    silent.log_in();
+    silent.send(bytes);
+    EXPECT_EQ(silent.read_tags(), ".");
   }
 }
 

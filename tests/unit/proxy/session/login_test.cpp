@@ -186,8 +186,10 @@ TEST(Login, AuthenticationOkIsItsLastWord) {
   Conversation talk;
   ASSERT_EQ(talk.send(startup({{"user", "root"}, {"database", "app"}, {"datestyle", "german"}})),
             LoginStep::kAuthenticated);
-  EXPECT_EQ(talk.tags(), "R");
+  EXPECT_EQ(talk.tags(), "");
   const Greeting greeting = talk.login.greeting(kReported, 4711, "abcd");
+  talk.reply = talk.login.out();
+  EXPECT_EQ(talk.tags(), "R");
   EXPECT_EQ(greeting.pid, 4711);
   EXPECT_EQ(greeting.secret, "abcd");
   EXPECT_EQ(greeting.parameters, (ReportedParameters{{"application_name", ""},
