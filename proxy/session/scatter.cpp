@@ -13,7 +13,7 @@ namespace {
 // All shards are asked for their sweep lock at once; two scatters and a cutover may then wait for
 // each other in a ring. Whoever cannot have all of them within this time gives back and takes them
 // in the order of shard names.
-constexpr std::uint32_t kTogetherMs = 100;
+constexpr std::uint32_t kTogetherMs = 20;
 
 std::string lock_query(const routing::Snapshot& snapshot, const std::string& shard,
                        std::uint32_t timeout_ms) {
