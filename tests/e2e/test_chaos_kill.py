@@ -8,18 +8,24 @@ import load
 import moves
 from chaos import RECOVERY_INTERVAL, Chaos
 from cluster import Shards
-from proxy import Proxy, is_sanitized
+from proxy import Proxy, has_failpoints, is_sanitized
 from world import Place, attempt, wait_until
 
 PROXY_KILLS = int(os.environ.get("COLLEGEDB_PROXY_KILLS", "8" if is_sanitized() else "24"))
 SHARD_KILLS = int(os.environ.get("COLLEGEDB_SHARD_KILLS", "3" if is_sanitized() else "4"))
+
+# A move of one row is over in a few milliseconds: where the victim's moves are held up for a moment
+# at each step, kills find all of them.
+SLOW = ",".join(f"{step}.before=sleep:25*-1" for step in (
+    "copy", "verify", "fence", "prepare_destination", "prepare_source", "journal_committed",
+    "commit_destination", "commit_source", "publish", "retire")) if has_failpoints() else ""
 
 
 @pytest.fixture(name="world", scope="module")
 def _world():
     with Shards(3, names=["db-east", "db-west", "db-north"]) as shards, Place(shards, "chaos_kill") as place:
         settings = {"journal": {"recovery_interval": f"{RECOVERY_INTERVAL:.0f}s"}}
-        with Proxy(shards, place.dbname, name="victim", **settings) as victim, \
+        with Proxy(shards, place.dbname, name="victim", failpoints=SLOW, **settings) as victim, \
                 Proxy(shards, place.dbname, name="survivor", **settings) as survivor:
             moves.shard_counters(survivor, place)
             yield place, victim, survivor

@@ -86,7 +86,7 @@ class Watcher:
                 count += cursor.fetchone()[0]
         return count
 
-    def wait_for(self, moment, done, seconds=0.5):
+    def wait_for(self, moment, done, seconds=10):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not done.is_set():
             if moment == "one half prepared":
