@@ -114,7 +114,7 @@ def held_at(place, victim, item, tmp_path, point):
 
 
 @pytest.mark.parametrize("point", ["fence.after", "prepare_destination.after", "prepare_source.after",
-                                   "commit_destination.before", "commit_destination.after", "commit_source.after"])
+                                   "commit_destination.before", "commit_destination.after"])
 def test_row_10_reads_never_miss_and_writes_wait(place, survivor, victim, item, tmp_path, point):
     """A move stands still in the middle of its cutover: keyed reads answer, writes wait and then land."""
     key, _, release, mover, outcome = held_at(place, victim, item, tmp_path, point)
@@ -132,6 +132,26 @@ def test_row_10_reads_never_miss_and_writes_wait(place, survivor, victim, item, 
     settled(place, survivor, key, 10)
     if outcome[0][0] is None:
         assert place.holders("items", "id", key) == ["db-west"]
+
+
+def test_row_10_until_the_marker_goes_the_new_owner_holds_reads_and_writes(place, survivor, victim, item, tmp_path):
+    """Both halves are committed and the mover stands before it clears the marker: nobody is told
+    "no rows", nobody writes; then both land."""
+    key, _, release, mover, _ = held_at(place, victim, item, tmp_path, "commit_source.after")
+    done = {}
+    threads = [threading.Thread(target=lambda n=name, q=sql: done.__setitem__(n, world.attempt(
+        lambda: survivor.query(q, (key,)))), daemon=True) for name, sql in (
+            ("read", "SELECT v FROM items WHERE id = %s"), ("write", "UPDATE items SET v = v + 10 WHERE id = %s"))]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+    assert done == {}
+    release()
+    for thread in [mover, *threads]:
+        thread.join(15)
+    assert done["write"] == (None, 1) and done["read"] in [(None, [(1,)]), (None, [(11,)])]
+    settled(place, survivor, key, 10)
+    assert place.holders("items", "id", key) == ["db-west"]
 
 
 @pytest.mark.parametrize("point", ["copy.after", "fence.after", "prepare_destination.after", "prepare_source.before",

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import re
 import threading
 import time
 
@@ -89,7 +90,8 @@ WRITES = {
     "key in NOT": ("DELETE FROM items WHERE NOT id = 'item-1'", "0A000", "KEY_REQUIRED|UNROUTABLE_QUERY"),
     "insert without key": ("INSERT INTO items (v) VALUES (1)", "0A000", "KEY_REQUIRED"),
     "key from a function": ("INSERT INTO items VALUES (md5(random()::text), 1)", "0A000", "KEY_REQUIRED|UNROUTABLE_QUERY"),
-    "null key": ("INSERT INTO items VALUES (NULL, 1)", "23502", "KEY_REQUIRED"),
+    "null key": ("INSERT INTO items VALUES (NULL, 1)", "23502",
+                 'null value in column "id" of relation "items" violates not-null constraint'),
     "update of the key": ("UPDATE items SET id = 'other' WHERE id = 'item-1'", "0A000", "KEY_UPDATE"),
 }
 
@@ -99,7 +101,7 @@ def test_writes_without_a_sound_key_are_refused(place, filled, what):
     sql, sqlstate, names = WRITES[what]
     state, error = attempt(lambda: filled[0].query(sql))
     assert state == sqlstate, (state, error)
-    assert str(error).split(":")[0] in names.split("|"), error
+    assert re.split(r"[:\n]", str(error))[0] in names.split("|"), error
     assert filled[0].query("SELECT count(*) FROM items WHERE v >= 0") == [(ROWS,)]
 
 
