@@ -121,7 +121,7 @@ void plan_code(Planner& planner) {
     return planner.refuse_placement(
         make_error(ErrorCode::kKeyRequired,
                    statement.verb + " may read or write sharded tables, and no key says where",
-                   "Name the key with SET collegedb.key."));
+                   "Connect to a shard directly for it."));
   }
   planner.settle(PlanKind::kJournal);
 }

@@ -9,8 +9,7 @@ namespace {
 using parser::StatementKind;
 
 constexpr std::string_view kNameKey =
-    "Restrict every sharded table to one key (key column = constant or parameter), or name the key "
-    "with SET collegedb.key.";
+    "Restrict every sharded table to one key (key column = constant or parameter).";
 
 bool is_write_kind(StatementKind kind) {
   return kind == StatementKind::kInsert || kind == StatementKind::kUpdate ||
@@ -65,7 +64,7 @@ SqlError opaque_call(const Planner& planner) {
   return make_error(ErrorCode::kKeyRequired,
                     "function " + call_text(*planner.opaque) +
                         " may read or write sharded tables, and no key says where",
-                    "Name the key with SET collegedb.key.");
+                    "Write what the function does as statements restricted to one key.");
 }
 
 // ---- statements without sharded tables

@@ -7,8 +7,7 @@ namespace {
 
 using parser::Value;
 
-constexpr std::string_view kGiveKey =
-    "Give the key as a constant or a parameter, or name it with SET collegedb.key.";
+constexpr std::string_view kGiveKey = "Give the key as a constant or a parameter.";
 
 SqlError no_insert_key(const Planner& planner, std::string_view why) {
   return make_error(ErrorCode::kKeyRequired,

@@ -7,7 +7,7 @@ namespace {
 const std::string kRows = "SELECT name FROM users";
 const std::string kCount = "SELECT count(*) FROM users";
 
-std::string lock(std::string_view shard, int timeout = 100) {
+std::string lock(std::string_view shard, int timeout = 20) {
   return "Q(BEGIN ISOLATION LEVEL REPEATABLE READ; SAVEPOINT collegedb_sweep; SET LOCAL "
          "lock_timeout = " +
          std::to_string(timeout) +
