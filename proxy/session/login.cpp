@@ -68,7 +68,9 @@ Login::Progress Login::on_startup(std::string_view bytes) {
 }
 
 LoginStep Login::on_ssl_request(bool more_bytes) {
-  if (ssl_done_) return refuse("0A000", "unsupported frontend protocol 1234.5679");
+  if (ssl_done_) {
+    return refuse("0A000", wire::unsupported_protocol(wire::kSslRequestCode).message);
+  }
   ssl_done_ = true;
   if (channel_.tls_available) {
     out_.push_back('S');
@@ -81,7 +83,9 @@ LoginStep Login::on_ssl_request(bool more_bytes) {
 }
 
 LoginStep Login::on_gss_request(bool more_bytes) {
-  if (gss_done_ || over_tls_) return refuse("0A000", "unsupported frontend protocol 1234.5680");
+  if (gss_done_ || over_tls_) {
+    return refuse("0A000", wire::unsupported_protocol(wire::kGssEncRequestCode).message);
+  }
   gss_done_ = true;
   out_.push_back('N');
   if (more_bytes)
