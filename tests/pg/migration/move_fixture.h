@@ -69,6 +69,13 @@ class MoveTest : public ClusterTest {
             .sessions = sessions};
   }
 
+  // For a child process: it must not speak over the sessions of its parent.
+  migration::RunnerOptions child_options() {
+    auto out = options();
+    out.sessions.reset();
+    return out;
+  }
+
   Result<migration::MoveResult> reassign(const std::string& key, const std::string& shard,
                                          bool dry_run = false) {
     migration::Runner runner(options());

@@ -33,7 +33,7 @@ class RecoveryTest : public MoveTest {
 
   // A mover in a child process that dies at the point; returns whether the point was reached.
   bool die_at(const std::string& point, const std::string& key, std::size_t to) {
-    const auto ready = options();
+    const auto ready = child_options();
     const std::string shard = name(to);
     return in_child([&] {
              migration::Runner runner(ready);
@@ -116,7 +116,7 @@ TEST_F(RecoveryTest, ARecoveryThatDiesIsRecoveredToo) {
       SCOPED_TRACE(first + " then " + second);
       const std::string before = rows(from, key);
       ASSERT_TRUE(die_at(first, key, to));
-      const auto ready = options();
+      const auto ready = child_options();
       in_child([&] {
         ready.failpoints->arm(second, {.action = Failpoints::Action::kCrash, .argument = {}});
         (void)migration::Recovery(ready).run();
@@ -437,7 +437,7 @@ TEST_F(RecoveryTest, AMoverThatWasCutOffPreparesNothingAfterRecovery) {
     const std::size_t to = other_than(from);
     const std::string before = rows(from, key);
     const std::string file = "/tmp/collegedb_" + config.journal.scope + key;
-    const auto ready = options();
+    const auto ready = child_options();
     const pid_t frozen = ::fork();
     if (frozen == 0) {
       ready.failpoints->arm(point, {.action = Failpoints::Action::kWait, .argument = file});
