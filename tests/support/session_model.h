@@ -25,6 +25,8 @@ struct ModelHooks {
   std::function<void(bool holds, const char* what)> require;
   std::vector<std::string>* committed = nullptr;  // texts of writes, once they are durable
   std::string other_shard;                        // where a moved key has gone
+  // True for a text that was spoilt on its way: a syntax error to the server.
+  std::function<bool(std::string_view sql)> spoilt = [](std::string_view) { return false; };
 };
 
 class ModelServer {
@@ -240,6 +242,10 @@ class ModelServer {
 
   // One statement. False: it failed, and the error has been written.
   bool run(std::string_view sql, const std::vector<std::string>& values) {
+    if (hooks_.spoilt(sql)) {
+      error("42601");
+      return false;
+    }
     if (status_ == 'E' && !allowed_when_failed(sql)) {
       error("25P02");
       return false;
@@ -429,6 +435,10 @@ class ModelServer {
   bool parse(const wire::Parse& message) {
     const std::string name(message.statement);
     const std::string_view sql = trimmed(message.query);
+    if (hooks_.spoilt(sql)) {
+      error("42601");
+      return false;
+    }
     if (status_ == 'E' && !allowed_when_failed(sql)) {
       error("25P02");
       return false;
