@@ -68,8 +68,8 @@ struct SqlError {
   // 1-based character position in the statement text; 0 = none (field 'P').
   int position = 0;
   // The server's fields that have no member here (where, schema, table, column, constraint, ...),
-  // as on the wire: { code:Byte1 value:String }. Repeated by encode_error; of the proxy's own errors
-  // only that of a malformed Bind has one.
+  // as on the wire: { code:Byte1 value:String }. Repeated by encode_error; of the proxy's own
+  // errors only that of a malformed Bind has one.
   std::string other_fields;
 
   friend bool operator==(const SqlError&, const SqlError&) = default;
