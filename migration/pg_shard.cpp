@@ -554,7 +554,10 @@ SideEvidence PgShard::inspect(const Unit& unit, std::int32_t attempt, Side side,
   return out;
 }
 
+// One snapshot: a cutover that commits between two looks would show neither tombstone nor rows.
 PgShard::KeyState PgShard::locate(const Unit& unit) {
+  adopt(std::make_shared<const MovePlan>(plan_of(unit, describe(unit))));
+  run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
   KeyState out;
   const Rows tombstone =
       run("SELECT moved_to, op FROM collegedb.retired WHERE scope = $1 AND grp = $2"
@@ -564,8 +567,8 @@ PgShard::KeyState PgShard::locate(const Unit& unit) {
     out.moved_to = tombstone.text(0, 0);
     out.op = tombstone.text(0, 1);
   }
-  adopt(std::make_shared<const MovePlan>(plan_of(unit, describe(unit))));
   out.rows = count_rows();
+  run("COMMIT");
   return out;
 }
 
