@@ -99,13 +99,6 @@ BEGIN
     USING ERRCODE = 'CDB01', DETAIL = min_generation::text;
 END $$;
 
--- CDB05: the gate has no row of this bucket, so nothing would keep a cutover and a write apart.
-CREATE OR REPLACE FUNCTION collegedb.raise_no_gate(bucket int) RETURNS text
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  RAISE EXCEPTION 'gate row % is missing', bucket USING ERRCODE = 'CDB05';
-END $$;
-
 -- Raises CDB02 when one of the keys has a tombstone here (DETAIL: destination shard, then op, then
 -- the key, separated by newlines), CDB04 while one is incoming. VOLATILE: at READ COMMITTED its
 -- statements see what was committed while the caller waited for a lock.

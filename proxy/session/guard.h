@@ -1,5 +1,6 @@
 // The guard: what a proxy runs on the owner, in the same transaction and before a statement with
-// known keys. Objects it uses: migration/sql/shard.sql. Why this form: docs/moves.md.
+// known keys. Objects it uses: migration/sql/shard*.sql. Why this form:
+// docs/adr/0005-guard-and-gate.md.
 #pragma once
 
 #include <cstdint>

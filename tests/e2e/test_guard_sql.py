@@ -23,7 +23,8 @@ LEVELS = {
 def schema(place):
     for cluster in place.shards[:1]:
         for _ in range(2):  # idempotent: that is how it upgrades
-            cluster.psql(guard.read(guard.SCHEMA_FILE), place.dbname)
+            for path in guard.SCHEMA_FILES:
+                cluster.psql(guard.read(path), place.dbname)
         cluster.psql("CREATE TABLE t (id text PRIMARY KEY, n int NOT NULL DEFAULT 0)", place.dbname)
         cluster.psql("SELECT collegedb.install_fence('t', 'default', 't', 'id', 'id')", place.dbname)
         cluster.psql("DROP ROLE IF EXISTS guard_app; CREATE ROLE guard_app LOGIN;"

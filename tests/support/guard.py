@@ -4,7 +4,8 @@ import os
 import re
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SCHEMA_FILE = os.path.join(ROOT, "migration/sql/shard.sql")
+# In the order of their versions.
+SCHEMA_FILES = [os.path.join(ROOT, "migration/sql", name) for name in ("shard.sql", "shard_2.sql")]
 LOCK_CLASS = 1128546865
 
 

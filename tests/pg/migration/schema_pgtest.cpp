@@ -59,6 +59,17 @@ TEST_F(SchemaTest, SeveralProxiesMayInstallAtOnce) {
   EXPECT_EQ(ask(0, "SELECT count(*) FROM collegedb.tables"), "1");
 }
 
+TEST_F(SchemaTest, AShardOfVersionOneGetsWhatTheGuardNeeds) {
+  install();
+  tell(1,
+       "DROP FUNCTION collegedb.raise_no_gate(int);"
+       "UPDATE collegedb.schema_version SET version = 1 WHERE component = 'shard'");
+  EXPECT_NE(failure_of([&] { migration::check_schema(config); }).message, "");
+  install();
+  EXPECT_EQ(ask(1, "SELECT version FROM collegedb.schema_version WHERE component = 'shard'"), "2");
+  EXPECT_EQ(ask(1, "SELECT to_regprocedure('collegedb.raise_no_gate(int)') IS NOT NULL"), "t");
+}
+
 TEST_F(SchemaTest, RefusesASchemaNewerThanTheProgram) {
   install();
   tell(1, "UPDATE collegedb.schema_version SET version = 99 WHERE component = 'shard'");
