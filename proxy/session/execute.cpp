@@ -100,7 +100,7 @@ Result<SessionImpl::Target> SessionImpl::target_for(
     case routing::RouteKind::kShard:
       target.shard = route.shard;
       target.keys = std::move(route.keys);
-      if (auto error = apply_learned(target)) {
+      if (auto error = settle_owners(target)) {
         return *error;
       }
       break;
@@ -124,17 +124,26 @@ Result<SessionImpl::Target> SessionImpl::target_for(
   return target;
 }
 
-// Owners that tombstones have told us and the directory has not yet.
-std::optional<SqlError> SessionImpl::apply_learned(Target& target) {
-  const std::uint64_t version = context_.snapshot->version;
+LearnedOwners::Context SessionImpl::known_of(routing::ShardId directory) const {
+  return {directory, context_.snapshot->generation, context_.stats->now_ns()};
+}
+
+// The directory's word about each key, corrected: a key that this transaction has guarded cannot
+// leave its shard, and tombstones may have told what the directory does not say yet.
+std::optional<SqlError> SessionImpl::settle_owners(Target& target) {
+  if (context_.learned.empty() && !txn_.bound()) {
+    return std::nullopt;
+  }
   routing::ShardId shard = routing::kNoShard;
   for (const routing::RoutedKey& key : target.keys) {
-    const auto learned = context_.learned.find(version, key.group, key.key);
-    const routing::ShardId owner =
-        learned ? *learned
-                : (target.keys.size() == 1
-                       ? target.shard
-                       : routing::locate(*context_.snapshot, key.group, key.key).shard);
+    routing::ShardId owner = target.keys.size() == 1
+                                 ? target.shard
+                                 : routing::locate(*context_.snapshot, key.group, key.key).shard;
+    if (txn_.bound() && link_ && txn_.guarded(key)) {
+      owner = link_->shard;
+    } else if (!context_.learned.empty()) {
+      owner = context_.learned.find(key.group, key.key, known_of(owner)).value_or(owner);
+    }
     if (shard != routing::kNoShard && owner != shard) {
       return make_error(ErrorCode::kUnroutableQuery,
                         "the keys of this statement are on different shards",

@@ -7,30 +7,32 @@ namespace {
 constexpr std::size_t kMaxLearned = 10000;
 }
 
-void LearnedOwners::follow(std::uint64_t snapshot_version) {
-  if (snapshot_version != version_) {
-    owners_.clear();
-    version_ = snapshot_version;
+void LearnedOwners::learn(std::string_view group, std::string_view key, routing::ShardId owner,
+                          const Context& known) {
+  routing::GroupKey name{std::string(group), std::string(key)};
+  if (owner == known.directory) {
+    owners_.erase(name);
+    return;
   }
-}
-
-void LearnedOwners::learn(std::uint64_t snapshot_version, std::string_view group,
-                          std::string_view key, routing::ShardId shard) {
-  follow(snapshot_version);
   if (owners_.size() >= kMaxLearned) {
     owners_.clear();
   }
-  owners_[routing::GroupKey{std::string(group), std::string(key)}] = shard;
+  owners_[std::move(name)] = Entry{owner, known};
 }
 
-std::optional<routing::ShardId> LearnedOwners::find(std::uint64_t snapshot_version,
-                                                    std::string_view group, std::string_view key) {
-  follow(snapshot_version);
-  if (owners_.empty()) {
+std::optional<routing::ShardId> LearnedOwners::find(std::string_view group, std::string_view key,
+                                                    const Context& known) {
+  const auto found = owners_.find(routing::GroupKeyView{group, key});
+  if (found == owners_.end()) {
     return std::nullopt;
   }
-  const auto found = owners_.find(routing::GroupKey{std::string(group), std::string(key)});
-  return found == owners_.end() ? std::nullopt : std::optional(found->second);
+  const Context& against = found->second.against;
+  if (against.directory != known.directory || against.generation != known.generation ||
+      known.now_ns - against.now_ns > kLearnedLifeNs) {
+    owners_.erase(found);
+    return std::nullopt;
+  }
+  return found->second.owner;
 }
 
 }  // namespace collegedb::session

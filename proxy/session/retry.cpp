@@ -10,8 +10,25 @@ namespace {
 
 constexpr int kMaxTries = 20;        // a guard's serialization failures and deadlocks
 constexpr std::size_t kMaxHops = 4;  // tombstones followed for one statement
+constexpr int kMaxRestarts = 2;      // of the search, when tombstones lead in a circle
 constexpr std::uint32_t kRetryDelayMs = 2;
 constexpr std::uint32_t kIncomingDelayMs = 5;
+
+struct Tombstone {
+  std::string_view shard;
+  std::string_view hop;  // shard and operation
+  std::string_view key;
+};
+
+// DETAIL of CDB02: shard, operation and key, a line each.
+std::optional<Tombstone> read_tombstone(std::string_view detail) {
+  const std::size_t first = detail.find('\n');
+  const std::size_t second = first == std::string_view::npos ? first : detail.find('\n', first + 1);
+  if (second == std::string_view::npos) {
+    return std::nullopt;
+  }
+  return Tombstone{detail.substr(0, first), detail.substr(0, second), detail.substr(second + 1)};
+}
 
 }  // namespace
 
@@ -130,6 +147,14 @@ bool SessionImpl::plan_retry(const SqlError& failure) {
                              "Try again; check that the journal shard can be reached.");
   } else if (code == guard::kMoved) {
     stats.stale_routes[metrics::StaleReason::kMoved].add();
+    if (chain_exceeded(failure.detail) && patience_.restarts < kMaxRestarts) {
+      // The key may have gone on, and back, while its tombstones were followed: once more from what
+      // the directory says now. A circle that stays is damage.
+      ++patience_.restarts;
+      patience_.visited.clear();
+      start_control(ControlRequest{Reload{context_.snapshot->version}, {}}, &SessionImpl::reloaded);
+      return true;
+    }
     if (follow_tombstone(failure)) {
       stats.tombstone_follows.add();
       stats.held_writes_total[metrics::HeldWrite::kRerouted].add();
@@ -175,19 +200,22 @@ void SessionImpl::reloaded() {
   start_over();
 }
 
-// DETAIL of CDB02: shard, operation and key, a line each.
+// True when the tombstone was seen before by this statement, or is one too many.
+bool SessionImpl::chain_exceeded(std::string_view detail) const {
+  const auto tombstone = read_tombstone(detail);
+  const auto& visited = patience_.visited;
+  return tombstone && (visited.size() >= kMaxHops ||
+                       std::find(visited.begin(), visited.end(), tombstone->hop) != visited.end());
+}
+
 bool SessionImpl::follow_tombstone(const SqlError& error) {
-  const std::string_view detail = error.detail;
-  const std::size_t first = detail.find('\n');
-  const std::size_t second = first == std::string_view::npos ? first : detail.find('\n', first + 1);
-  if (second == std::string_view::npos) {
+  const auto tombstone = read_tombstone(error.detail);
+  if (!tombstone) {
     turn_error_ = make_error(ErrorCode::kMigrationLookupUnavailable,
                              "a tombstone could not be read", "Run collegedb_verify().");
     return false;
   }
-  const std::string_view shard_name = detail.substr(0, first);
-  const std::string hop(detail.substr(0, second));
-  const std::string_view key = detail.substr(second + 1);
+  const std::string_view shard_name = tombstone->shard;
   const auto shard = context_.snapshot->find_shard(shard_name);
   if (!shard) {
     turn_error_ = make_error(
@@ -196,18 +224,17 @@ bool SessionImpl::follow_tombstone(const SqlError& error) {
         "Add the shard to this proxy's configuration.");
     return false;
   }
-  const bool cycle =
-      std::find(patience_.visited.begin(), patience_.visited.end(), hop) != patience_.visited.end();
-  if (cycle || patience_.visited.size() >= kMaxHops) {
+  if (chain_exceeded(error.detail)) {
     turn_error_ = make_error(ErrorCode::kMigrationChainExceeded,
                              "the key's tombstones lead over more than 4 shards or in a circle",
                              "Try again; run collegedb_verify() if it stays.");
     return false;
   }
-  patience_.visited.push_back(hop);
+  patience_.visited.emplace_back(tombstone->hop);
   for (const routing::RoutedKey& routed : attempt_.keys) {
-    if (routed.key == key) {
-      context_.learned.learn(context_.snapshot->version, routed.group, routed.key, *shard);
+    if (routed.key == tombstone->key) {
+      const routing::Owner said = routing::locate(*context_.snapshot, routed.group, routed.key);
+      context_.learned.learn(routed.group, routed.key, *shard, known_of(said.shard));
     }
   }
   return true;

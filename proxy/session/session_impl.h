@@ -110,6 +110,7 @@ class SessionImpl {
   struct Patience {
     int tries = 0;
     int reloads = 0;
+    int restarts = 0;
     bool force_guard = false;
     bool timed_out = false;  // the guard was cancelled after write_hold
     std::uint32_t waited_ms = 0;
@@ -203,7 +204,8 @@ class SessionImpl {
   Result<Target> target_for(const std::shared_ptr<const routing::Plan>& plan,
                             std::span<const routing::Parameter> parameters);
   [[nodiscard]] routing::ShardId any_shard();
-  std::optional<SqlError> apply_learned(Target& target);
+  [[nodiscard]] LearnedOwners::Context known_of(routing::ShardId directory) const;
+  std::optional<SqlError> settle_owners(Target& target);
   // `then` runs when the wait is over. kRefused leaves turn_error_.
   Acquired acquire(Target& target, Step then);
   [[nodiscard]] SqlError other_shard(const Target& target) const;
@@ -230,6 +232,7 @@ class SessionImpl {
   void reloaded();
   void adopt_reloaded();  // the snapshot a Reload has brought
   void rolled_back();
+  [[nodiscard]] bool chain_exceeded(std::string_view detail) const;
   bool follow_tombstone(const SqlError& error);
   void guard_passed();
 

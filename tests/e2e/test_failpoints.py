@@ -108,8 +108,7 @@ def held_at(place, victim, item, tmp_path, point):
     outcome = []
     mover = threading.Thread(target=move(proxy, key, outcome), daemon=True)
     mover.start()
-    world.wait_until(lambda: place.on(0, "SELECT 1 FROM collegedb.claims"), 10, "the claim")
-    time.sleep(0.5)
+    world.wait_until((tmp_path / "go.here").exists, 20, f"the mover's arrival at {point}")
     return key, proxy, go.touch, mover, outcome
 
 

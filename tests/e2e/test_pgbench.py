@@ -61,7 +61,7 @@ def test_updates_are_all_there(place, bench, at_rest, protocol):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_transactions_are_all_there(place, bench, at_rest, protocol):
     before = balances(place)
-    pgbench(bench.conninfo(), script=BLOCK, clients=32, transactions=20, protocol=protocol).assert_clean(640)
+    pgbench(bench.conninfo(), script=BLOCK, clients=32, jobs=32, transactions=20, protocol=protocol).assert_clean(640)
     assert balances(place) - before == 640
 
 
@@ -69,8 +69,8 @@ def test_the_pool_is_a_hard_cap(place, bench):
     """Never more than 10 server connections of clients per shard, with 32 clients at work."""
     peak = dict.fromkeys(place.names, 0)
     runs = []
-    runner = threading.Thread(target=lambda: runs.append(pgbench(bench.conninfo(), script=BLOCK, clients=32, seconds=3,
-                                                                 protocol="prepared")))
+    runner = threading.Thread(target=lambda: runs.append(pgbench(bench.conninfo(), script=BLOCK, clients=32, jobs=32,
+                                                                 seconds=3, protocol="prepared")))
     runner.start()
     while runner.is_alive():
         for name in place.names:

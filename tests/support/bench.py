@@ -42,11 +42,13 @@ def environment(conninfo):
             "PGDATABASE": words["dbname"], "PGOPTIONS": ""}
 
 
-def pgbench(conninfo, *arguments, script=None, clients=8, seconds=None, transactions=None, protocol="simple",
-            log=False, timeout=300):
-    """`script`: SQL text; else the built-in selected by `arguments`."""
+def pgbench(conninfo, *arguments, script=None, clients=8, jobs=2, seconds=None, transactions=None,
+            protocol="simple", log=False, timeout=300):
+    """`script`: SQL text; else the built-in selected by `arguments`. `jobs` is pgbench's threads: it
+    prepares a statement with a call that blocks its thread, so clients of one thread that hold
+    server connections in a transaction can starve it of the one it waits for."""
     with tempfile.TemporaryDirectory(prefix="collegedb-pgbench-") as folder:
-        command = ["pgbench", "-n", "-M", protocol, "-c", str(clients), "-j", str(min(2, clients)), *arguments]
+        command = ["pgbench", "-n", "-M", protocol, "-c", str(clients), "-j", str(min(jobs, clients)), *arguments]
         command += ["-T", str(seconds)] if seconds else ["-t", str(transactions)]
         if script is not None:
             path = os.path.join(folder, "script.sql")

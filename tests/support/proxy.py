@@ -73,6 +73,15 @@ def toml(sections, shards, tables=(), reference_tables=()):
     return "\n".join(lines) + "\n"
 
 
+def thread_states(pid):
+    """The state letter of each thread of a process (proc(5), stat)."""
+    states = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/stat", encoding="ascii", errors="replace") as stat:
+            states.append(stat.read().rpartition(")")[2].split()[0])
+    return states
+
+
 class ProxyDied(AssertionError):
     """The proxy ended by itself, or a sanitizer spoke."""
 
@@ -209,8 +218,13 @@ class Proxy:
         process.wait()
 
     def freeze(self):
+        """Returns when every thread stands still: the signal alone comes to them one after another."""
         self.process.send_signal(signal.SIGSTOP)
         self.frozen = True
+        until = time.monotonic() + 10
+        while not all(state == "T" for state in thread_states(self.process.pid)):
+            assert time.monotonic() < until, f"{self.name} does not stop"
+            time.sleep(0.001)
 
     def thaw(self):
         if self.frozen and self.process is not None:

@@ -1,4 +1,6 @@
 // Keyed statements and the guard: what is sent before them, and what happens when it says no.
+#include <set>
+
 #include "tests/support/session_script.h"
 
 namespace collegedb::session::testing {
@@ -62,29 +64,102 @@ TEST(Guard, a_moved_key_is_followed_and_remembered) {
   c.client(query(sql)).lease(1);  // the directory has not said so yet
 }
 
-TEST(Guard, more_than_four_hops_are_refused) {
+// Answers every guard with the next tombstone of `next` until the session gives up; the number of
+// reloads it asked for. The directory keeps saying the same.
+template <class Next>
+int led_on(Conversation& c, Next next) {
+  int reloads = 0;
+  routing::ShardId at = 0;
+  std::set<routing::ShardId> known;
+  for (int hop = 0; c.session->wait().kind != Wait::Kind::kClient && hop < 40; ++hop) {
+    if (c.session->wait().kind == Wait::Kind::kControl) {
+      ++reloads;
+      c.control(ReloadDone{c.context.snapshot});
+    }
+    if (c.session->wait().kind == Wait::Kind::kLease) {
+      at = c.session->wait().shard;
+      c.lease(at);
+    }
+    c.shard(next(at, hop, known.insert(at).second)).shard(ready());
+    if (c.session->wait().kind != Wait::Kind::kControl) c.released();
+  }
+  return reloads;
+}
+
+// The key may have moved on meanwhile, so the search begins anew twice.
+TEST(Guard, more_than_four_hops_are_refused_after_two_reloads) {
   Conversation c;
   const std::string key = c.key_on(0);
   c.client(query("DELETE FROM users WHERE id = " + key));
-  const char* const way[] = {"db-west", "db-north", "db-east", "db-west", "db-north"};
-  bool fresh[] = {true, true, true, false, false};
-  routing::ShardId at = 0;
-  for (int hop = 0; hop < 5; ++hop) {
-    c.lease(at).shard(guard_moved(way[hop], key, "op-" + std::to_string(hop), fresh[hop]));
-    c.shard(ready()).released();
-    at = static_cast<routing::ShardId>((at + 1) % 3);
-  }
+  const char* const names[] = {"db-east", "db-west", "db-north"};
+  int hops = 0;
+  EXPECT_EQ(led_on(c,
+                   [&](routing::ShardId at, int hop, bool fresh) {
+                     ++hops;
+                     return guard_moved(names[(at + 1) % 3], key, "op-" + std::to_string(hop),
+                                        fresh);
+                   }),
+            2);
+  EXPECT_EQ(hops, 3 * 5);
   c.hears("E(58000) Z(I)").idle();
 }
 
-TEST(Guard, the_same_tombstone_twice_is_a_circle) {
+TEST(Guard, tombstones_in_a_circle_are_refused_after_two_reloads) {
   Conversation c;
   const std::string key = c.key_on(0);
-  c.client(query("DELETE FROM users WHERE id = " + key)).lease(0);
-  c.shard(guard_moved("db-west", key, "op-1")).shard(ready()).released();
-  c.lease(1).shard(guard_moved("db-east", key, "op-2")).shard(ready()).released();
-  c.lease(0).shard(guard_moved("db-west", key, "op-1", false)).shard(ready()).released();
+  c.client(query("DELETE FROM users WHERE id = " + key));
+  EXPECT_EQ(led_on(c,
+                   [&](routing::ShardId at, int, bool fresh) {
+                     return guard_moved(at == 0 ? "db-west" : "db-east", key,
+                                        at == 0 ? "op-1" : "op-2", fresh);
+                   }),
+            2);
   c.hears("E(58000) Z(I)").idle();
+}
+
+// The directory's news about other keys says nothing about this one.
+TEST(Guard, a_newer_snapshot_that_lacks_the_move_does_not_forget_it) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  const std::string sql = "UPDATE users SET name = 'x' WHERE id = " + key;
+  c.client(query(sql)).lease(0).shard(guard_moved("db-west", key)).shard(ready()).released();
+  c.lease(1).shard(guard_passed() + complete("UPDATE 1") + ready()).hears("C(UPDATE 1) Z(I)");
+  auto newer = std::make_shared<routing::Snapshot>(*c.context.snapshot);
+  ++newer->version;
+  c.context.snapshot = newer;
+  c.client(query(sql)).lease(1);
+}
+
+TEST(Guard, the_directory_ends_what_a_tombstone_taught) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  const std::string sql = "UPDATE users SET name = 'x' WHERE id = " + key;
+  c.client(query(sql)).lease(0).shard(guard_moved("db-west", key)).shard(ready()).released();
+  c.lease(1).shard(guard_passed() + complete("UPDATE 1") + ready()).hears("C(UPDATE 1) Z(I)");
+  auto newer = std::make_shared<routing::Snapshot>(*c.context.snapshot);
+  ++newer->version;
+  auto exceptions = std::make_shared<routing::ExceptionMap>();
+  exceptions->emplace(routing::GroupKey{"public.users", key}, 2);
+  newer->exceptions = exceptions;
+  c.context.snapshot = newer;
+  c.client(query(sql)).lease(2);
+}
+
+// A guarded key cannot leave while its transaction is open, whatever a snapshot says.
+TEST(Guard, a_guarded_key_stays_with_its_transaction) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  const std::string sql = "UPDATE users SET name = 'x' WHERE id = " + key;
+  c.client(query("BEGIN")).hears("C(BEGIN) Z(T)");
+  c.client(query(sql)).lease(0);
+  c.shard(begun() + guard_passed() + complete("UPDATE 1") + ready('T')).hears("C(UPDATE 1) Z(T)");
+  auto newer = std::make_shared<routing::Snapshot>(*c.context.snapshot);
+  ++newer->version;
+  auto exceptions = std::make_shared<routing::ExceptionMap>();
+  exceptions->emplace(routing::GroupKey{"public.users", key}, 2);
+  newer->exceptions = exceptions;
+  c.context.snapshot = newer;
+  c.client(query(sql)).shard(complete("UPDATE 1") + ready('T')).hears("C(UPDATE 1) Z(T)");
 }
 
 TEST(Guard, a_tombstone_to_an_unknown_shard_is_refused) {
