@@ -29,7 +29,9 @@ bool is_over(Outcome outcome) {
 }  // namespace
 
 RunnerOptions completed(RunnerOptions options) {
-  if (!options.failpoints) options.failpoints = Failpoints::from_environment();
+  // One set for the process: what has fired for its mover must not fire for its recovery again.
+  static const std::shared_ptr<Failpoints> of_process = Failpoints::from_environment();
+  if (!options.failpoints) options.failpoints = of_process;
   if (!options.sessions) options.sessions = std::make_shared<SessionPool>();
   return options;
 }
