@@ -1,4 +1,4 @@
-// One control session per configured shard, with a transaction open on each.
+// The shards of the cluster, and one control session on each with a transaction open.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,12 @@
 #include "proxy/config.h"
 
 namespace collegedb::migration {
+
+// The configuration with those shards alone that belong to the cluster: rows of collegedb.shards
+// that are not removed. A shard that is configured and not added yet has neither tables nor keys;
+// statements over all shards leave it out. Before the first start has sown the manifest all of them
+// belong. Throws SqlFailure, PLACEMENT_UNVERIFIED when a shard of the cluster is not configured.
+[[nodiscard]] Config member_config(ControlSession& journal, const Config& config);
 
 class Cluster {
  public:

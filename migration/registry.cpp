@@ -49,20 +49,18 @@ Result<KeyColumn> describe_everywhere(Cluster& shards, const TableName& table,
 class Change {
  public:
   explicit Change(const Config& config)
-      : config_(config),
-        journal_(config.shards[config.journal_index()], long_options()),
+      : journal_(config.shards[config.journal_index()], long_options()),
         transaction_(journal_),
-        shards_(config, long_options()) {
-    journal_.run(
-        "SELECT pg_catalog.pg_advisory_xact_lock("
-        "pg_catalog.hashtextextended('collegedb:registry', 0))");
+        config_(locked(journal_, config)),
+        shards_(config_, long_options()) {
     // A mover claims its keys before it reads the group's tables.
     journal_.run("LOCK TABLE collegedb.claims IN SHARE MODE");
     registry_ = read_registry(journal_, scope());
-    slots_ = read_slots(journal_, config);
+    slots_ = read_slots(journal_, config_);
     shards_.begin();
   }
 
+  [[nodiscard]] const Config& config() const { return config_; }
   [[nodiscard]] const std::string& scope() const { return config_.journal.scope; }
   [[nodiscard]] ControlSession& journal() { return journal_; }
   [[nodiscard]] Cluster& shards() { return shards_; }
@@ -157,9 +155,17 @@ class Change {
         {scope(), group, array_text(keys), array_text(homes)});
   }
 
-  const Config& config_;
+  // The cluster as it stays while the registry is locked.
+  static Config locked(ControlSession& journal, const Config& config) {
+    journal.run(
+        "SELECT pg_catalog.pg_advisory_xact_lock("
+        "pg_catalog.hashtextextended('collegedb:registry', 0))");
+    return member_config(journal, config);
+  }
+
   ControlSession journal_;
   Transaction transaction_;
+  Config config_;
   Cluster shards_;
   std::vector<RegisteredTable> registry_;
   std::vector<int> slots_;
@@ -239,7 +245,7 @@ Result<RegisteredTable> register_sharded(const Config& config, const TableReques
     return moving.error();
   }
   std::vector<MisplacedKey> exceptions;
-  if (config.shards.size() > 1) {
+  if (change.shards().size() > 1) {
     const auto placement = read_placement(change.journal(), change.scope(), table.group);
     if (placement.has_error()) {
       return placement.error();
@@ -318,7 +324,8 @@ Result<RegisteredTable> register_reference(const Config& config, const TableRequ
 }
 
 // Rows of the table that no statement would reach once it is local.
-Result<void> refuse_rows_elsewhere(Change& change, const Config& config, const TableName& name) {
+Result<void> refuse_rows_elsewhere(Change& change, const TableName& name) {
+  const Config& config = change.config();
   for (std::size_t i = 0; i < change.shards().size(); ++i) {
     ControlSession& session = change.shards()[i];
     if (i == config.journal_index()) {
@@ -349,7 +356,7 @@ Result<RegisteredTable> register_local(const Config& config, const TableRequest&
       return moving.error();
     }
     lock_tables(change.shards(), *name);
-    if (auto lost = refuse_rows_elsewhere(change, config, *name); lost.has_error()) {
+    if (auto lost = refuse_rows_elsewhere(change, *name); lost.has_error()) {
       return lost.error();
     }
     for (std::size_t i = 0; i < change.shards().size(); ++i) {
@@ -433,8 +440,9 @@ void complete_tables(const Config& config) {
 void resolve_tables(const Config& config) {
   complete_tables(config);
   ControlSession journal(config.shards[config.journal_index()]);
+  const Config cluster = member_config(journal, config);
   const std::vector<RegisteredTable> tables = read_registry(journal, config.journal.scope);
-  Cluster shards(config);
+  Cluster shards(cluster);
   shards.begin();
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const int repaired = ensure_fences(shards[i], config.journal.scope, tables);
@@ -443,7 +451,7 @@ void resolve_tables(const Config& config) {
                    shards[i].shard(), repaired);
     }
   }
-  stride_sequences(shards, read_slots(journal, config), tables);
+  stride_sequences(shards, read_slots(journal, cluster), tables);
   shards.commit();
 }
 

@@ -5,9 +5,11 @@
 #include <thread>
 #include <utility>
 
+#include "migration/finder.h"
 #include "migration/operation.h"
 #include "migration/pg_shard.h"
 #include "migration/recovery.h"
+#include "routing/hash.h"
 #include "routing/key.h"
 #include "routing/route.h"
 
@@ -92,6 +94,17 @@ PgShard shard_of(const RunnerOptions& options, const std::string& name) {
 // Where the key is: the directory's word, then along the tombstones.
 std::string locate(const RunnerOptions& options, const Target& target,
                    const std::optional<std::string>& exception) {
+  if (const auto snapshot = options.snapshot(); !exception && snapshot) {
+    const std::string& key = target.unit.keys.front();
+    if (routing::candidates(*snapshot, key).size() > 1) {
+      // For a write: a key without rows must have one home before it can leave it.
+      const auto found = Finder(options).find(
+          *snapshot, {target.unit.group, key, routing::gate_bucket(target.unit.group, key), true},
+          true);
+      if (!found) throw StepFailure(Event::kRefused, found.error());
+      return snapshot->shards[found->shard].name;
+    }
+  }
   std::string name = exception.value_or(target.computed);
   std::set<std::pair<std::string, std::string>> seen;
   for (int hops = 0; hops <= kMaxHops; ++hops) {

@@ -99,12 +99,15 @@ void stride_sequences(Cluster& shards, const std::vector<int>& slots,
 std::vector<int> read_slots(ControlSession& journal, const Config& config) {
   std::vector<int> slots;
   for (const ShardConfig& shard : config.shards) {
-    const Rows rows = journal.run(
-        "INSERT INTO collegedb.shards (scope, shard, region, max_size, slot)"
-        " SELECT $1, $2, $3, $4::pg_catalog.int8, COALESCE(max(slot) + 1, 0)"
-        " FROM collegedb.shards WHERE scope = $1"
-        " ON CONFLICT (scope, shard) DO UPDATE SET slot = shards.slot RETURNING slot",
-        {config.journal.scope, shard.name, shard.region, std::to_string(shard.max_size)});
+    const Rows rows =
+        journal.run("SELECT slot FROM collegedb.shards WHERE scope = $1 AND shard = $2",
+                    {config.journal.scope, shard.name});
+    if (rows.empty()) {
+      throw SqlFailure(make_error(ErrorCode::kPlacementUnverified,
+                                  "shard \"" + shard.name + "\" does not belong to the cluster",
+                                  "Add it with collegedb_add_shard."),
+                       journal.shard());
+    }
     slots.push_back(static_cast<int>(rows.int8(0, 0)));
     if (slots.back() >= kSequenceStride) {
       throw SqlFailure(make_error("54000", "a cluster can have at most " +

@@ -16,7 +16,7 @@ std::string join(const std::vector<std::string>& parts) {
 
 std::vector<std::string> names(const Snapshot& snapshot) {
   std::vector<std::string> out;
-  for (const Shard& shard : snapshot.shards) out.push_back(shard.name);
+  for (const ShardId shard : snapshot.members()) out.push_back(snapshot.shards[shard].name);
   return out;
 }
 

@@ -72,15 +72,21 @@ Owner locate(const Snapshot& snapshot, std::string_view group, std::string_view 
     const auto found = snapshot.exceptions->find(GroupKeyView{group, key});
     if (found != snapshot.exceptions->end()) return {found->second, Via::kException};
   }
-  const auto active = std::find_if(snapshot.epochs.begin(), snapshot.epochs.end(),
-                                   [](const Epoch& e) { return e.state == EpochState::kActive; });
-  if (active == snapshot.epochs.end()) return {kNoShard, Via::kNone};
-  const Owner owner{computed_owner(snapshot, *active, key), Via::kComputed};
+  const Candidates owners = candidates(snapshot, key);
+  if (owners.empty()) return {kNoShard, Via::kNone};
+  return {owners.front(), owners.size() > 1 ? Via::kEpoch : Via::kComputed};
+}
+
+Candidates candidates(const Snapshot& snapshot, std::string_view key) {
+  Candidates out;
   for (const Epoch& epoch : snapshot.epochs) {
-    if (&epoch == &*active) continue;
-    if (computed_owner(snapshot, epoch, key) != owner.shard) return {owner.shard, Via::kEpoch};
+    if (epoch.state != EpochState::kActive) continue;
+    const ShardId owner = computed_owner(snapshot, epoch, key);
+    if (owner != kNoShard && std::find(out.begin(), out.end(), owner) == out.end()) {
+      out.push_back(owner);
+    }
   }
-  return owner;
+  return out;
 }
 
 }  // namespace collegedb::routing

@@ -127,16 +127,9 @@ SqlError no_placement() {
                     "Try again; see the log of the proxy if it persists.");
 }
 
-SqlError between_epochs(const Plan& plan, std::string_view key) {
-  return make_error(plan.writes ? ErrorCode::kWriteUnresolved : ErrorCode::kPlacementUnverified,
-                    "key \"" + std::string(key) + "\" of group " + plan.group +
-                        " has different owners in the live epochs",
-                    "Try again when the change of topology is complete.");
-}
-
-void add_key(Route& out, const Plan& plan, std::string key) {
+void add_key(Route& out, const Plan& plan, std::string key, bool sought) {
   const std::int32_t bucket = gate_bucket(plan.group, key);
-  out.keys.push_back({plan.group, std::move(key), bucket});
+  out.keys.push_back({plan.group, std::move(key), bucket, sought});
 }
 
 Route route_keyed(const Plan& plan, std::span<const Parameter> parameters,
@@ -145,15 +138,20 @@ Route route_keyed(const Plan& plan, std::span<const Parameter> parameters,
   if (auto error = collect_all(plan, parameters, keys)) return refuse(std::move(*error));
   if (keys.empty()) return to_any(kNoShard);
   Route out = to_shard(kNoShard);
+  ShardId newest = kNoShard;
   for (std::string& key : keys) {
     const Owner owner = locate(snapshot, plan.group, key);
     if (owner.shard == kNoShard) return refuse(no_placement());
-    if (owner.via == Via::kEpoch) return refuse(between_epochs(plan, key));
-    if (out.shard != kNoShard && out.shard != owner.shard) return refuse(several_shards(plan));
-    out.shard = owner.shard;
-    out.via = owner.via;
-    add_key(out, plan, std::move(key));
+    const bool sought = owner.via == Via::kEpoch;
+    if (!sought) {
+      if (out.shard != kNoShard && out.shard != owner.shard) return refuse(several_shards(plan));
+      out.shard = owner.shard;
+    }
+    if (newest == kNoShard) newest = owner.shard;
+    if (out.via != Via::kEpoch) out.via = owner.via;
+    add_key(out, plan, std::move(key), sought);
   }
+  if (out.shard == kNoShard) out.shard = newest;
   return out;
 }
 
@@ -164,7 +162,7 @@ Route route_single_shard(const Plan& plan, std::span<const Parameter> parameters
   if (plan.kind != PlanKind::kKeyed) return out;
   KeyList keys;
   if (collect_all(plan, parameters, keys)) return out;
-  for (std::string& key : keys) add_key(out, plan, std::move(key));
+  for (std::string& key : keys) add_key(out, plan, std::move(key), false);
   if (!out.keys.empty()) out.via = Via::kComputed;
   return out;
 }

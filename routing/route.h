@@ -88,6 +88,7 @@ struct RoutedKey {
   std::string group;
   std::string key;          // canonical text
   std::int32_t bucket = 0;  // gate bucket
+  bool sought = false;      // active epochs place it differently: only the shards know where it is
 };
 
 enum class RouteKind : std::uint8_t {
@@ -114,19 +115,24 @@ struct Route {
 };
 
 // Evaluates the plan's key for these parameters. NULL or unmatchable keys of reads and of
-// UPDATE/DELETE give kAnyShard (the server answers with no rows); for INSERT kRefuse. A key whose
-// owner differs between live epochs is refused: only a probe could tell where its rows are.
+// UPDATE/DELETE give kAnyShard (the server answers with no rows); for INSERT kRefuse. Keys that are
+// `sought` have no say in `shard`, unless there are no others: then it is the newest owner.
 // With exactly one shard everything but kAdmin and kSession goes there, keys or no keys.
 [[nodiscard]] Route route(const Plan& plan, std::span<const Parameter> parameters,
                           const Snapshot& snapshot);
 
-// Owner of one key in this snapshot: exception, else the newest epoch (several live epochs with
-// different owners: Via::kEpoch and the newest active owner).
+// Owner of one key in this snapshot: exception, else the newest active epoch. Via::kEpoch: another
+// active epoch has another owner, so the rows may be on any of candidates().
 struct Owner {
   ShardId shard = kNoShard;
   Via via = Via::kComputed;
 };
 [[nodiscard]] Owner locate(const Snapshot& snapshot, std::string_view group, std::string_view key);
+
+// Owners of the key under the active epochs, newest first, each shard once. A publishing epoch
+// places nothing yet.
+using Candidates = boost::container::small_vector<ShardId, 2>;
+[[nodiscard]] Candidates candidates(const Snapshot& snapshot, std::string_view key);
 
 // Owner by placement alone, without exceptions.
 [[nodiscard]] ShardId computed_owner(const Snapshot& snapshot, const Epoch& epoch,

@@ -58,6 +58,14 @@ std::optional<ShardId> Snapshot::find_shard(std::string_view name) const {
   return std::nullopt;
 }
 
+std::vector<ShardId> Snapshot::members() const {
+  std::vector<ShardId> out;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    if (shards[i].member) out.push_back(static_cast<ShardId>(i));
+  }
+  return out;
+}
+
 bool Snapshot::has_sharded_tables() const {
   return std::any_of(tables.begin(), tables.end(),
                      [](const TableInfo& table) { return table.kind == TableKind::kSharded; });

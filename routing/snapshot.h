@@ -78,6 +78,9 @@ using ExceptionMap = boost::unordered_flat_map<GroupKey, ShardId, GroupKeyHash, 
 
 struct Shard {
   std::string name;
+  // False: configured, but not added to the cluster (yet, or any more): it has no keys and perhaps
+  // no tables.
+  bool member = true;
 };
 
 struct Snapshot {
@@ -86,7 +89,7 @@ struct Snapshot {
   std::string scope = "default";
   std::int64_t revision = 0;
   std::int64_t generation = 0;  // every write is bound to it
-  std::vector<Shard> shards;    // in configuration order
+  std::vector<Shard> shards;    // all that are configured, in configuration order
   ShardId journal_shard = 0;
   std::vector<Epoch> epochs;  // newest first, at least one
   std::vector<TableInfo> tables;
@@ -110,6 +113,8 @@ struct Snapshot {
   [[nodiscard]] bool is_dependent(const parser::QualifiedName& name,
                                   const std::vector<std::string>& search_path) const;
   [[nodiscard]] std::optional<ShardId> find_shard(std::string_view name) const;
+  // The shards that belong to the cluster, in configuration order.
+  [[nodiscard]] std::vector<ShardId> members() const;
   [[nodiscard]] bool has_sharded_tables() const;
   // Distinct colocation groups, sorted.
   [[nodiscard]] std::vector<std::string> groups() const;

@@ -37,6 +37,18 @@ void add_shards(Snapshot& snapshot, const Config& config) {
   }
 }
 
+void read_members(ControlSession& journal, Snapshot& snapshot) {
+  for (Shard& shard : snapshot.shards) {
+    shard.member = false;
+  }
+  const Rows rows =
+      journal.run("SELECT shard FROM collegedb.shards WHERE scope = $1 AND state <> 'removed'",
+                  {snapshot.scope});
+  for (int i = 0; i < rows.size(); ++i) {
+    snapshot.shards[shard_id(journal, snapshot, rows.view(i, 0), "the cluster")].member = true;
+  }
+}
+
 void read_epochs(ControlSession& journal, Snapshot& snapshot) {
   const Rows rows = journal.run(
       "SELECT id, algorithm, state, shards, weights FROM collegedb.epochs WHERE scope = $1"
@@ -69,7 +81,7 @@ std::shared_ptr<const ExceptionMap> read_exceptions(ControlSession& journal,
   // Through a cursor: the text of a large directory is never in memory as a whole.
   journal.run(
       "DECLARE directory NO SCROLL CURSOR FOR SELECT grp, key, shard"
-      " FROM collegedb.exceptions WHERE scope = " +
+      " FROM collegedb.exceptions WHERE kind = 'move' AND scope = " +
       migration::quote_literal(snapshot.scope));
   for (;;) {
     const Rows rows = journal.run("FETCH 20000 FROM directory");
@@ -260,6 +272,7 @@ LoadedSnapshot read_snapshot(ControlSession& journal, const Config& config,
   snapshot.revision = loaded.versions.revision;
   snapshot.generation = loaded.versions.generation;
   snapshot.registry_version = loaded.versions.registry_version;
+  read_members(journal, snapshot);
   read_epochs(journal, snapshot);
   add_tables(journal, migration::read_registry(journal, snapshot.scope), snapshot);
   if (previous != nullptr &&

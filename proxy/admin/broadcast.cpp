@@ -106,11 +106,13 @@ struct Registry {
     journal.run(
         "SELECT pg_catalog.pg_advisory_lock("
         "pg_catalog.hashtextextended('collegedb:registry', 0))");
-    slots = migration::read_slots(journal, config);
+    cluster = migration::member_config(journal, config);
+    slots = migration::read_slots(journal, cluster);
     before =
         migration::tables_before(journal, migration::read_registry(journal, config.journal.scope));
   }
 
+  Config cluster;  // stays so while the registry is locked
   std::vector<int> slots;
   std::vector<migration::KnownTable> before;
 };
@@ -183,15 +185,16 @@ Done two_phase(const Config& config, const session::Broadcast& statement,
                const session::SessionContext& context, metrics::ProcessStats* stats) {
   ControlSession journal(config.shards[config.journal_index()], patient());
   const Registry registry(config, journal);
-  Cluster shards(config, patient());
+  const Config& cluster = registry.cluster;
+  Cluster shards(cluster, patient());
   if (auto able = require_two_phase(shards); able.has_error()) {
     return able.error();
   }
   open_on_all(shards, context);
   BroadcastDone done = execute(shards, statement.sql);
-  const migration::RegistryChange change = follow(config, shards, registry);
+  const migration::RegistryChange change = follow(cluster, shards, registry);
 
-  TwoPhase commit(config, journal);
+  TwoPhase commit(cluster, journal);
   auto failed = prepare_all(shards, commit.gid());
   const auto outcome = failed ? commit.abort() : commit.commit(change);
   count(outcome, stats);
@@ -223,10 +226,11 @@ Done plain(const Config& config, const session::Broadcast& statement,
            const session::SessionContext& context) {
   ControlSession journal(config.shards[0], patient());
   const Registry registry(config, journal);
-  Cluster shards(config, patient());
+  const Config& cluster = registry.cluster;
+  Cluster shards(cluster, patient());
   open_on_all(shards, context);
   BroadcastDone done = execute(shards, statement.sql);
-  const migration::RegistryChange change = follow(config, shards, registry);
+  const migration::RegistryChange change = follow(cluster, shards, registry);
   migration::apply_registry_change(shards[0], config.journal.scope, change);
   try {
     shards.commit();
@@ -289,10 +293,14 @@ Done shard_by_shard(const Config& config, const session::Broadcast& statement,
 
 Done broadcast(const Config& config, const session::Broadcast& statement,
                const session::SessionContext& context, metrics::ProcessStats* stats) {
-  if (!statement.transactional) {
-    return shard_by_shard(config, statement, context);
-  }
   try {
+    if (!statement.transactional) {
+      if (!config.has_journal()) {
+        return shard_by_shard(config, statement, context);
+      }
+      ControlSession journal(config.shards[config.journal_index()], patient());
+      return shard_by_shard(migration::member_config(journal, config), statement, context);
+    }
     if (config.shards.size() == 1) {
       return plain(config, statement, context);
     }

@@ -27,6 +27,12 @@ ControlPlane::ControlPlane(const Config& config, routing::Store& store, migratio
   const auto nothing = [] { return std::vector<net::ClientInfo>{}; };
   services_.probes = {nothing, [] { return std::vector<net::PoolInfo>{}; },
                       [] { return std::vector<net::ServerInfo>{}; }};
+  if (runner != nullptr) {
+    finder_.emplace(runner->options());
+  }
+  for (std::size_t i = 0; i < options_.find_threads; ++i) {
+    threads_.emplace_back([this] { work(finds_); });
+  }
   for (std::size_t i = 0; i < options_.threads; ++i) {
     threads_.emplace_back([this] { work(slow_); });
   }
@@ -39,11 +45,18 @@ ControlPlane::~ControlPlane() {
   shutdown();
 }
 
+ControlPlane::Queue& ControlPlane::queue_of(const session::ControlRequest& request) {
+  if (std::holds_alternative<session::Reload>(request.what)) {
+    return reloads_;
+  }
+  return std::holds_alternative<session::Find>(request.what) ? finds_ : slow_;
+}
+
 void ControlPlane::call(session::ControlRequest request, std::function<void(ControlReply)> done) {
   std::optional<SqlError> refused;
   {
     const std::lock_guard lock(mutex_);
-    Queue& queue = std::holds_alternative<session::Reload>(request.what) ? reloads_ : slow_;
+    Queue& queue = queue_of(request);
     if (stopping_) {
       refused = shutting_down();
     } else if (queue.jobs.size() >= options_.queue) {
@@ -79,7 +92,7 @@ void ControlPlane::shutdown() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    for (Queue* queue : {&slow_, &reloads_}) {
+    for (Queue* queue : {&slow_, &reloads_, &finds_}) {
       for (Job& job : queue->jobs) {
         waiting.push_back(std::move(job));
       }
@@ -110,6 +123,9 @@ ControlReply ControlPlane::perform(const session::ControlRequest& request) noexc
       return session::ReloadDone{
           services_.store.refresh(reload->newer_than, options_.reload_timeout)};
     }
+    if (const auto* sought = std::get_if<session::Find>(&request.what)) {
+      return find(*sought);
+    }
     if (const auto* statement = std::get_if<session::Broadcast>(&request.what)) {
       return run_broadcast(*statement, request.context);
     }
@@ -120,6 +136,22 @@ ControlReply ControlPlane::perform(const session::ControlRequest& request) noexc
     spdlog::error("control plane: {}", failure.what());
     return make_error("XX000", failure.what());
   }
+}
+
+ControlReply ControlPlane::find(const session::Find& request) {
+  if (!finder_) {
+    return make_error(ErrorCode::kPlacementUnverified,
+                      "keys cannot be looked for without a journal shard");
+  }
+  session::FindDone done;
+  for (const routing::RoutedKey& key : request.keys) {
+    const auto place = finder_->find(*request.snapshot, key, request.for_write);
+    if (place.has_error()) {
+      return place.error();
+    }
+    done.places.push_back({place->shard, place->settled});
+  }
+  return done;
 }
 
 ControlReply ControlPlane::admin_call(const session::AdminCall& call,

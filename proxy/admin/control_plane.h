@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "migration/finder.h"
 #include "migration/runner.h"
 #include "proxy/admin/handlers.h"
 #include "proxy/config.h"
@@ -20,6 +21,7 @@ namespace collegedb::admin {
 struct ControlOptions {
   std::size_t threads = 8;         // for admin functions and schema changes
   std::size_t reload_threads = 2;  // Reload waits behind nothing slow
+  std::size_t find_threads = 4;    // nor does Find, which statements of clients wait for
   std::size_t queue = 1000;        // of each kind; more is refused (53300)
   std::chrono::milliseconds reload_timeout{5000};
   metrics::ProcessStats* stats = nullptr;  // outlives the control plane; null = nothing is counted
@@ -55,8 +57,10 @@ class ControlPlane final : public session::ControlPlane {
     std::condition_variable filled;
   };
 
+  [[nodiscard]] Queue& queue_of(const session::ControlRequest& request);
   void work(Queue& queue);
   [[nodiscard]] session::ControlReply perform(const session::ControlRequest& request) noexcept;
+  [[nodiscard]] session::ControlReply find(const session::Find& request);
   [[nodiscard]] session::ControlReply admin_call(const session::AdminCall& call,
                                                  const session::SessionContext& context);
   [[nodiscard]] session::ControlReply run_broadcast(const session::Broadcast& statement,
@@ -68,7 +72,9 @@ class ControlPlane final : public session::ControlPlane {
   std::mutex mutex_;  // guards the queues and stopping_
   Queue slow_;
   Queue reloads_;
+  Queue finds_;
   bool stopping_ = false;
+  std::optional<migration::Finder> finder_;  // with a journal shard
   std::vector<std::thread> threads_;
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "proxy/wire/error.h"
+#include "routing/route.h"
 #include "routing/snapshot.h"
 
 namespace collegedb::session {
@@ -63,8 +64,17 @@ struct Reload {
   std::uint64_t newer_than = 0;
 };
 
+// Asks the shards where keys are that the active epochs place differently.
+struct Find {
+  std::shared_ptr<const routing::Snapshot> snapshot;
+  std::vector<routing::RoutedKey> keys;
+  // A key nobody has is settled on its newest owner, for good; else its newest owner is only where
+  // to look now.
+  bool for_write = false;
+};
+
 struct ControlRequest {
-  std::variant<AdminCall, Broadcast, Reload> what;
+  std::variant<AdminCall, Broadcast, Reload, Find> what;
   SessionContext context;
 };
 
@@ -79,7 +89,14 @@ struct BroadcastDone {
 struct ReloadDone {
   std::shared_ptr<const routing::Snapshot> snapshot;  // the newest one, perhaps not newer
 };
-using ControlReply = std::variant<SqlError, AdminRows, BroadcastDone, ReloadDone>;
+struct FindDone {
+  struct Place {
+    routing::ShardId shard = routing::kNoShard;
+    bool settled = false;  // it stays there until a tombstone says otherwise
+  };
+  std::vector<Place> places;  // parallel to Find::keys
+};
+using ControlReply = std::variant<SqlError, AdminRows, BroadcastDone, ReloadDone, FindDone>;
 
 // Implemented by proxy/admin/control_plane; called from any worker thread.
 class ControlPlane {

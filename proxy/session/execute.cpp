@@ -1,18 +1,13 @@
-// One statement on one server connection: where it goes and what is sent before it (settings, the
-// transaction's preamble, the guard).
+// One statement on one server connection: what is sent before it (settings, the transaction's
+// preamble, the guard).
 #include <algorithm>
 
 #include "proxy/session/guard.h"
-#include "proxy/session/lower.h"
 #include "proxy/session/quote.h"
 #include "proxy/session/session_impl.h"
 
 namespace collegedb::session {
 namespace {
-
-bool is_true(std::string_view value) {
-  return value == "on" || value == "true" || value == "1" || value == "yes" || value == "t";
-}
 
 bool by_bucket(const routing::RoutedKey& a, const routing::RoutedKey& b) {
   return a.bucket != b.bucket ? a.bucket < b.bucket : a.group < b.group;
@@ -59,112 +54,6 @@ void parse_named(Link& link, std::string_view name, std::string_view sql) {
 }
 
 }  // namespace
-
-// --- where ----------------------------------------------------------------------------------
-
-routing::ShardId SessionImpl::any_shard() {
-  if (link_ && !context_.snapshot->shards.empty()) {
-    return link_->shard;
-  }
-  return static_cast<routing::ShardId>(next_any_++ % context_.snapshot->shards.size());
-}
-
-Result<SessionImpl::Target> SessionImpl::target_for(
-    const std::shared_ptr<const routing::Plan>& plan,
-    std::span<const routing::Parameter> parameters) {
-  Target target;
-  target.plan = plan;
-  const parser::StatementKind kind = plan->statement.kind;
-  if (kind == parser::StatementKind::kFetch || kind == parser::StatementKind::kCloseCursor) {
-    if (!txn_.bound() || !link_) {
-      return make_error("34000", "cursor \"" + plan->statement.name + "\" does not exist");
-    }
-    target.shard = link_->shard;
-    return target;
-  }
-  if (kind == parser::StatementKind::kDeclareCursor && !txn_.open()) {
-    return make_error("25P01", "DECLARE CURSOR can only be used in transaction blocks");
-  }
-  if (plan->kind == routing::PlanKind::kSession) {  // SHOW
-    target.shard = any_shard();
-    target.any_shard = true;
-    target.in_transaction = txn_.bound() || (txn_.open() && !txn_.plain());
-    return target;
-  }
-  if (plan->kind == routing::PlanKind::kBroadcast || plan->kind == routing::PlanKind::kScatter) {
-    target.shard = 0;  // is_local() keeps those of several shards away
-    return target;
-  }
-  routing::Route route = routing::route(*plan, parameters, *context_.snapshot);
-  switch (route.kind) {
-    case routing::RouteKind::kShard:
-      target.shard = route.shard;
-      target.keys = std::move(route.keys);
-      if (auto error = settle_owners(target)) {
-        return *error;
-      }
-      break;
-    case routing::RouteKind::kAnyShard:
-      target.shard = link_ || route.shard == routing::kNoShard ? any_shard() : route.shard;
-      target.any_shard = true;
-      target.in_transaction = !plan->free_standing || txn_.bound();
-      break;
-    case routing::RouteKind::kRefuse:
-      return route.error;
-    default:
-      return make_error(ErrorCode::kUnroutableQuery,
-                        plan->statement.verb + " has no single shard to run on",
-                        "Restrict the statement to one key.");
-  }
-  if (!target.keys.empty() && read_only_now() && fixed_snapshot_now()) {
-    return make_error("0A000",
-                      "keys cannot be guarded in a READ ONLY transaction at this isolation level",
-                      "Leave out READ ONLY, or use READ COMMITTED.");
-  }
-  return target;
-}
-
-LearnedOwners::Context SessionImpl::known_of(routing::ShardId directory) const {
-  return {directory, context_.snapshot->generation, context_.stats->now_ns()};
-}
-
-// The directory's word about each key, corrected: a key that this transaction has guarded cannot
-// leave its shard, and tombstones may have told what the directory does not say yet.
-std::optional<SqlError> SessionImpl::settle_owners(Target& target) {
-  if (context_.learned.empty() && !txn_.bound()) {
-    return std::nullopt;
-  }
-  routing::ShardId shard = routing::kNoShard;
-  for (const routing::RoutedKey& key : target.keys) {
-    routing::ShardId owner = target.keys.size() == 1
-                                 ? target.shard
-                                 : routing::locate(*context_.snapshot, key.group, key.key).shard;
-    if (txn_.bound() && link_ && txn_.guarded(key)) {
-      owner = link_->shard;
-    } else if (!context_.learned.empty()) {
-      owner = context_.learned.find(key.group, key.key, known_of(owner)).value_or(owner);
-    }
-    if (shard != routing::kNoShard && owner != shard) {
-      return make_error(ErrorCode::kUnroutableQuery,
-                        "the keys of this statement are on different shards",
-                        "Send one statement for each key.");
-    }
-    shard = owner;
-  }
-  if (shard != routing::kNoShard) {
-    target.shard = shard;
-  }
-  return std::nullopt;
-}
-
-bool SessionImpl::read_only_now() const {
-  return txn_.read_only() || is_true(lower(setting("default_transaction_read_only")));
-}
-
-bool SessionImpl::fixed_snapshot_now() const {
-  const std::string by_default = lower(setting("default_transaction_isolation"));
-  return txn_.fixed_snapshot() || by_default == "repeatable read" || by_default == "serializable";
-}
 
 // --- the server connection ------------------------------------------------------------------
 

@@ -4,20 +4,22 @@
 
 namespace collegedb::session {
 namespace {
-constexpr std::size_t kMaxLearned = 10000;
+constexpr std::size_t kMaxLearned = 100000;
 }
 
 void LearnedOwners::learn(std::string_view group, std::string_view key, routing::ShardId owner,
                           const Context& known) {
   routing::GroupKey name{std::string(group), std::string(key)};
-  if (owner == known.directory) {
-    owners_.erase(name);
-    return;
-  }
   if (owners_.size() >= kMaxLearned) {
     owners_.clear();
   }
   owners_[std::move(name)] = Entry{owner, known};
+}
+
+void LearnedOwners::forget(std::string_view group, std::string_view key) {
+  if (const auto found = owners_.find(routing::GroupKeyView{group, key}); found != owners_.end()) {
+    owners_.erase(found);
+  }
 }
 
 std::optional<routing::ShardId> LearnedOwners::find(std::string_view group, std::string_view key,

@@ -1,6 +1,8 @@
-// Owners learned from tombstones before the directory has said so. An entry stands against one
-// word of the directory about its key: it ends when the directory says another thing, with a new
-// generation, and after kLearnedLifeNs. Pure, one thread.
+// Owners that shards have told: by a tombstone, before the directory says so, or because they were
+// asked for a key that the active epochs place differently. An entry stands against one word of the
+// directory about its key: it ends when the directory says another thing, with a new generation,
+// and after kLearnedLifeNs. A wrong one costs a hop: the shard it names has a tombstone. Pure, one
+// thread.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -13,7 +15,7 @@
 namespace collegedb::session {
 
 // Far below the age at which tombstones are purged.
-inline constexpr std::uint64_t kLearnedLifeNs = 10'000'000'000;
+inline constexpr std::uint64_t kLearnedLifeNs = 60'000'000'000;
 
 class LearnedOwners {
  public:
@@ -24,12 +26,13 @@ class LearnedOwners {
     std::uint64_t now_ns;        // any steady clock
   };
 
-  // A tombstone leads from `known.directory`, or from a shard it led to, to `owner`.
+  // The key is on `owner` now.
   void learn(std::string_view group, std::string_view key, routing::ShardId owner,
              const Context& known);
-  // Where the tombstones led; nullopt: the directory's word stands.
+  // nullopt: nothing better than the directory's word is known.
   [[nodiscard]] std::optional<routing::ShardId> find(std::string_view group, std::string_view key,
                                                      const Context& known);
+  void forget(std::string_view group, std::string_view key);
   [[nodiscard]] bool empty() const noexcept { return owners_.empty(); }
 
  private:

@@ -246,6 +246,9 @@ bool SessionImpl::lone_read_batch() const {
 }
 
 bool SessionImpl::open_for(const Target& wanted) {
+  if (find_first(wanted, &SessionImpl::run_batch)) {
+    return false;
+  }
   Target target = wanted;
   switch (acquire(target, &SessionImpl::run_batch)) {
     case Acquired::kWaiting:

@@ -72,6 +72,9 @@ void SessionImpl::run_statement() {
       abort_and_fail(routed.error());
       return;
     }
+    if (find_first(*routed, &SessionImpl::run_or_resend)) {
+      return;
+    }
     target = std::move(*routed);
   } else if (plan_->kind == routing::PlanKind::kSession) {
     Utility done = utility(plan_, query_);
@@ -185,6 +188,9 @@ void SessionImpl::run_several() {
     auto target = target_for(plan, {});
     if (!target) {
       abort_and_fail(target.error());
+      return;
+    }
+    if (find_first(*target, &SessionImpl::run_or_resend)) {
       return;
     }
     if (!whole) {

@@ -152,6 +152,10 @@ bool SessionImpl::plan_retry(const SqlError& failure) {
       // the directory says now. A circle that stays is damage.
       ++patience_.restarts;
       patience_.visited.clear();
+      patience_.found.clear();
+      for (const routing::RoutedKey& key : attempt_.keys) {
+        context_.learned.forget(key.group, key.key);
+      }
       start_control(ControlRequest{Reload{context_.snapshot->version}, {}}, &SessionImpl::reloaded);
       return true;
     }

@@ -161,20 +161,26 @@ void SessionImpl::scatter_lease() {
     scatter_give_up();
     return;
   }
-  const auto& shards = context_.snapshot->shards;
-  if (run.links.size() < shards.size()) {
+  for (const routing::ShardId shard : context_.snapshot->members()) {
+    if (std::find(run.shards.begin(), run.shards.end(), shard) == run.shards.end()) {
+      run.shards.push_back(shard);
+    }
+  }
+  if (run.links.size() < run.shards.size()) {
     step_ = &SessionImpl::scatter_lease;
     wait_ = Wait{};
     wait_.kind = Wait::Kind::kLease;
-    wait_.shard = static_cast<routing::ShardId>(run.links.size());
+    wait_.shard = run.shards[run.links.size()];
     return;
   }
+  const auto& shards = context_.snapshot->shards;
   for (std::size_t i = 0; i < run.links.size(); ++i) {
     run.order.push_back(i);
     emit_settings(*run.links[i]);
   }
-  std::sort(run.order.begin(), run.order.end(),
-            [&](std::size_t a, std::size_t b) { return shards[a].name < shards[b].name; });
+  std::sort(run.order.begin(), run.order.end(), [&](std::size_t a, std::size_t b) {
+    return shards[run.shards[a]].name < shards[run.shards[b]].name;
+  });
   scatter_lock();
 }
 
@@ -191,7 +197,7 @@ void SessionImpl::scatter_lock() {
   for (; run.locked < end; ++run.locked) {
     const std::size_t at = run.order[run.locked];
     owe_query(*run.links[at], Role::kGate,
-              lock_query(*context_.snapshot, shards[at].name, timeout));
+              lock_query(*context_.snapshot, shards[run.shards[at]].name, timeout));
   }
   scatter_drain(&SessionImpl::scatter_locked);
 }
@@ -239,12 +245,8 @@ void SessionImpl::scatter_lock_again() {
 void SessionImpl::scatter_reloaded() {
   adopt_reloaded();
   ScatterRun& run = *scatter_.run;
-  if (run.links.size() < context_.snapshot->shards.size()) {
-    run.order.clear();
-    scatter_lease();  // the new topology has more shards
-    return;
-  }
-  scatter_lock();
+  run.order.clear();
+  scatter_lease();  // the new topology may have more shards
 }
 
 void SessionImpl::scatter_run() {

@@ -28,7 +28,8 @@ struct ScatterRun {
   void (SessionImpl::*then)() = nullptr;
 
   Phase phase = Phase::kLeasing;
-  std::vector<std::unique_ptr<Link>> links;  // by shard
+  std::vector<routing::ShardId> shards;      // of the cluster
+  std::vector<std::unique_ptr<Link>> links;  // parallel to shards
   std::vector<std::size_t> order;            // of links, by shard name
   std::size_t locked = 0;                    // ordered: links locked so far
   bool ordered = false;                      // take the sweep locks one after the other

@@ -86,6 +86,7 @@ class SessionImpl {
     bool in_transaction = true;  // sends the preamble when the client's transaction is open
     std::shared_ptr<const routing::Plan> plan;
     boost::container::small_vector<routing::RoutedKey, 1> keys;
+    bool settled = true;  // false: some of the keys have to be found first
   };
 
   // One try to run something on a server; what a retry needs to start over.
@@ -106,6 +107,12 @@ class SessionImpl {
     std::uint64_t started_ns = 0;
   };
 
+  // What the shards said of a key that the active epochs place differently.
+  struct FoundKey {
+    routing::RoutedKey key;
+    FindDone::Place place;
+  };
+
   // What all tries of one statement share.
   struct Patience {
     int tries = 0;
@@ -116,6 +123,8 @@ class SessionImpl {
     std::uint32_t waited_ms = 0;
     std::vector<std::string> visited;  // "shard\nop" of tombstones followed
     std::size_t lease_failures = 0;
+    std::vector<FoundKey> found;
+    std::optional<SqlError> not_found;  // why a key could not be found
   };
 
   enum class Acquired : std::uint8_t { kReady, kWaiting, kRefused };
@@ -205,7 +214,13 @@ class SessionImpl {
                             std::span<const routing::Parameter> parameters);
   [[nodiscard]] routing::ShardId any_shard();
   [[nodiscard]] LearnedOwners::Context known_of(routing::ShardId directory) const;
-  std::optional<SqlError> settle_owners(Target& target);
+  [[nodiscard]] std::optional<routing::ShardId> owner_of(const routing::RoutedKey& key,
+                                                         routing::ShardId directory,
+                                                         bool for_write);
+  std::optional<SqlError> settle_owners(Target& target, bool for_write);
+  // True: the keys are being looked for, and `then` runs again afterwards.
+  bool find_first(const Target& target, Step then);
+  void found();
   // `then` runs when the wait is over. kRefused leaves turn_error_.
   Acquired acquire(Target& target, Step then);
   [[nodiscard]] SqlError other_shard(const Target& target) const;
@@ -389,6 +404,8 @@ class SessionImpl {
   Patience patience_;
   Step step_ = nullptr;        // what follows the present wait
   Step retry_step_ = nullptr;  // what starts the attempt over
+  Step after_find_ = nullptr;
+  std::vector<routing::RoutedKey> sought_;  // by the Find under way
   ScatterSlot scatter_;
   std::optional<ControlRequest> control_;
   std::optional<ControlReply> control_reply_;

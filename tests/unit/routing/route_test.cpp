@@ -163,16 +163,32 @@ TEST(Route, ExceptionsAreFollowed) {
   EXPECT_EQ(actual.via, Via::kException);
 }
 
-TEST(Route, KeysBetweenEpochsAreRefused) {
+// Active epochs that place a key differently: it has to be sought, newest owner first.
+TEST(Route, KeysBetweenEpochsAreSought) {
   Snapshot snapshot = cluster();
   Epoch older = snapshot.epochs[0];
   older.shards = {static_cast<ShardId>((owner("1") + 1) % 3)};
   snapshot.epochs.push_back(older);
-  const Route read = routed("SELECT * FROM users WHERE id = 1", {}, snapshot);
-  EXPECT_EQ(read.kind, RouteKind::kRefuse);
-  EXPECT_EQ(read.error.sqlstate, "40001");
-  const Route write = routed("DELETE FROM users WHERE id = 1", {}, snapshot);
-  EXPECT_TRUE(write.error.message.starts_with("WRITE_UNRESOLVED: ")) << write.error.message;
+  for (const char* sql : {"SELECT * FROM users WHERE id = 1", "DELETE FROM users WHERE id = 1"}) {
+    const Route route = routed(sql, {}, snapshot);
+    ASSERT_EQ(route.kind, RouteKind::kShard) << sql;
+    EXPECT_EQ(route.shard, owner("1"));
+    EXPECT_EQ(route.via, Via::kEpoch);
+    ASSERT_EQ(route.keys.size(), 1U);
+    EXPECT_TRUE(route.keys.front().sought);
+  }
+  EXPECT_EQ(candidates(snapshot, "1"), (Candidates{owner("1"), older.shards.front()}));
+  // An exception settles it.
+  auto exceptions = std::make_shared<ExceptionMap>();
+  exceptions->emplace(GroupKey{"public.users", "1"}, older.shards.front());
+  snapshot.exceptions = exceptions;
+  const Route settled = routed("SELECT * FROM users WHERE id = 1", {}, snapshot);
+  EXPECT_EQ(settled.shard, older.shards.front());
+  EXPECT_FALSE(settled.keys.front().sought);
+}
+
+TEST(Route, WithoutAnActiveEpochNothingIsRouted) {
+  Snapshot snapshot = cluster();
   snapshot.epochs.clear();
   EXPECT_TRUE(routed("DELETE FROM users WHERE id = 1", {}, snapshot)
                   .error.message.starts_with("PLACEMENT_UNVERIFIED: "));
