@@ -30,8 +30,6 @@ constexpr Component kShard{"shard", kShardSteps};
 constexpr Component kJournal{"journal", kJournalSteps};
 constexpr Component kMoves{"moves", kMovesSteps};
 
-constexpr std::string_view kStubMarker = "performed by the collegedb proxy";
-
 SessionOptions install_options() {
   SessionOptions options;
   options.lock_timeout = std::chrono::seconds{30};
@@ -94,24 +92,6 @@ void create_schema(ControlSession& session) {
   }
 }
 
-// One database is one shard of one scope: gates and tombstones are not shared.
-void check_identity(ControlSession& session, const std::string& scope) {
-  const Rows rows = session.run(
-      "SELECT scope, shard FROM collegedb.topology WHERE scope <> $1 OR shard <> $2 LIMIT 1",
-      {scope, session.shard()});
-  if (rows.empty()) {
-    return;
-  }
-  throw SqlFailure(
-      make_error("55000",
-                 "the database configured as shard \"" + session.shard() + "\" of scope \"" +
-                     scope + "\" is shard \"" + rows.text(0, 1) + "\" of scope \"" +
-                     rows.text(0, 0) + "\"",
-                 "It is another shard or a copy of one. Correct its conninfo; if it is a copy "
-                 "that shall become a new shard, drop its schema collegedb first."),
-      session.shard());
-}
-
 void claim_identity(ControlSession& session, const std::string& scope) {
   check_identity(session, scope);
   session.run(
@@ -150,14 +130,7 @@ void install_stubs(ControlSession& session, std::span<const FunctionStub> stubs)
                  session.shard());
     return;
   }
-  const Rows old = session.run(
-      "SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text FROM pg_catalog.pg_proc p"
-      " WHERE p.pronamespace = pg_catalog.to_regnamespace('public')"
-      " AND p.proname LIKE 'collegedb\\_%' AND p.prosrc LIKE '%' || $1",
-      {std::string(kStubMarker)});
-  for (int i = 0; i < old.size(); ++i) {
-    session.run("DROP FUNCTION " + old.text(i, 0));
-  }
+  drop_stubs(session);
   session.script(script);
   session.run(
       "INSERT INTO collegedb.schema_version (component, version, fingerprint)"
@@ -261,6 +234,39 @@ void seed(const Config& config) {
 }
 
 }  // namespace
+
+void check_identity(ControlSession& session, const std::string& scope) {
+  const Rows rows = session.run(
+      "SELECT scope, shard FROM collegedb.topology WHERE scope <> $1 OR shard <> $2 LIMIT 1",
+      {scope, session.shard()});
+  if (rows.empty()) {
+    return;
+  }
+  throw SqlFailure(
+      make_error("55000",
+                 "the database configured as shard \"" + session.shard() + "\" of scope \"" +
+                     scope + "\" is shard \"" + rows.text(0, 1) + "\" of scope \"" +
+                     rows.text(0, 0) + "\"",
+                 "It is another shard or a copy of one. Correct its conninfo; if it is a copy "
+                 "that shall become a new shard, drop its schema collegedb first."),
+      session.shard());
+}
+
+void drop_stubs(ControlSession& session) {
+  const Rows old = session.run(
+      "SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text FROM pg_catalog.pg_proc p"
+      " WHERE p.pronamespace = pg_catalog.to_regnamespace('public')"
+      " AND p.proname LIKE 'collegedb\\_%' AND p.prosrc LIKE '%' || $1",
+      {std::string(kStubMarker)});
+  for (int i = 0; i < old.size(); ++i) {
+    session.run("DROP FUNCTION " + old.text(i, 0));
+  }
+}
+
+void install_schema_on(const Config& config, std::size_t index,
+                       std::span<const FunctionStub> stubs) {
+  install_on_shard(config, index, stubs);
+}
 
 void install_schema(const Config& config, std::span<const FunctionStub> stubs) {
   for (std::size_t i = 0; i < config.shards.size(); ++i) {

@@ -22,9 +22,21 @@ struct FunctionStub {
 // Idempotent; any number of proxies may do it at once. Throws SqlFailure, among others when a
 // schema is newer than this program or belongs to another shard or scope.
 void install_schema(const Config& config, std::span<const FunctionStub> stubs);
+// The part of one shard alone: schema collegedb, its identity, the stubs. Nothing is sown.
+void install_schema_on(const Config& config, std::size_t index,
+                       std::span<const FunctionStub> stubs);
+
+// Ends the body of every stub.
+inline constexpr std::string_view kStubMarker = "performed by the collegedb proxy";
+// Drops the stubs of this shard. The next installation makes them again only when the row
+// 'functions' of collegedb.schema_version is gone too.
+void drop_stubs(ControlSession& session);
 
 // For auto_init = false: the same checks, nothing is changed.
 void check_schema(const Config& config);
+// 55000 when the database is a shard of another name or scope: one database is one shard of one
+// scope, gates and tombstones are not shared. REQUIRES: collegedb.topology is there.
+void check_identity(ControlSession& session, const std::string& scope);
 // The same on one shard. `journal`: it is the journal shard.
 void check_shard_schema(ControlSession& session, const std::string& scope, bool journal);
 

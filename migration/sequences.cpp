@@ -54,17 +54,31 @@ std::int64_t next_of(ControlSession& session, const std::string& sequence) {
       .int8(0, 0);
 }
 
+std::vector<std::string> sharded_names(std::span<const RegisteredTable> tables) {
+  std::vector<std::string> names;
+  for (const RegisteredTable& table : tables) {
+    if (table.kind == "sharded") {
+      names.push_back(table.name.qualified);
+    }
+  }
+  return names;
+}
+
+// Its next number is the first of this slot in a whole block that begins at `next` or later.
+void restart(ControlSession& session, const Sequence& sequence, std::int64_t next, int slot) {
+  const std::int64_t base = (next + kSequenceStride - 2) / kSequenceStride * kSequenceStride;
+  session.run("ALTER SEQUENCE " + sequence.name + " INCREMENT BY " +
+              std::to_string(kSequenceStride) + " RESTART WITH " + std::to_string(base + slot + 1));
+}
+
 void stride(Cluster& shards, const std::vector<int>& slots, const Sequence& sequence) {
   std::int64_t next = 1;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     shards[i].run("LOCK TABLE " + sequence.table + " IN SHARE ROW EXCLUSIVE MODE");
     next = std::max(next, next_of(shards[i], sequence.name));
   }
-  const std::int64_t base = (next + kSequenceStride - 2) / kSequenceStride * kSequenceStride;
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    shards[i].run("ALTER SEQUENCE " + sequence.name + " INCREMENT BY " +
-                  std::to_string(kSequenceStride) + " RESTART WITH " +
-                  std::to_string(base + slots[i] + 1));
+    restart(shards[i], sequence, next, slots[i]);
   }
 }
 
@@ -75,12 +89,7 @@ void stride_sequences(Cluster& shards, const std::vector<int>& slots,
   if (shards.size() < 2) {
     return;
   }
-  std::vector<std::string> names;
-  for (const RegisteredTable& table : tables) {
-    if (table.kind == "sharded") {
-      names.push_back(table.name.qualified);
-    }
-  }
+  const std::vector<std::string> names = sharded_names(tables);
   // By sequence name: one that a single shard lacks stride of is strided anew on all.
   std::map<std::string, Sequence> unstrided;
   for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -93,6 +102,17 @@ void stride_sequences(Cluster& shards, const std::vector<int>& slots,
   }
   for (const auto& [name, sequence] : unstrided) {
     stride(shards, slots, sequence);
+  }
+}
+
+void stride_newcomer(Cluster& shards, const std::vector<int>& slots, std::size_t newcomer,
+                     std::span<const RegisteredTable> tables) {
+  for (const Sequence& sequence : sequences_of(shards[newcomer], sharded_names(tables))) {
+    std::int64_t next = 1;
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      next = std::max(next, next_of(shards[i], sequence.name));
+    }
+    restart(shards[newcomer], sequence, next, slots[newcomer]);
   }
 }
 

@@ -22,6 +22,12 @@ inline constexpr int kSequenceStride = 64;
 void stride_sequences(Cluster& shards, const std::vector<int>& slots,
                       std::span<const RegisteredTable> tables);
 
+// Gives every such sequence on one shard the numbers of its slot, above all that any shard has
+// given out: for a shard that joins, whose sequences are copies of another's or new. REQUIRES: as
+// above, and stride_sequences() was called before for the same shards; nobody writes to that shard.
+void stride_newcomer(Cluster& shards, const std::vector<int>& slots, std::size_t newcomer,
+                     std::span<const RegisteredTable> tables);
+
 // Slots of the configured shards, in configuration order; assigns free ones to shards that have
 // none. REQUIRES: no other process does so, or a transaction that holds the registry lock.
 [[nodiscard]] std::vector<int> read_slots(ControlSession& journal, const Config& config);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "migration/registry.h"
+#include "migration/topology.h"
 #include "proxy/admin/broadcast.h"
 #include "proxy/admin/two_phase.h"
 
@@ -14,6 +15,9 @@ namespace collegedb::admin {
 namespace {
 
 using session::ControlReply;
+
+// A round of recovery has more to do than to wait for transactions that hold a fence.
+constexpr std::chrono::seconds kTopologyRound{2};
 
 SqlError shutting_down() {
   return make_error("57P01", "terminating connection due to administrator command");
@@ -114,6 +118,7 @@ void ControlPlane::finish_two_phase() {
   admin::finish_two_phase(config_);
   if (config_.has_journal()) {
     migration::complete_tables(config_);
+    migration::resume_topology(config_, kTopologyRound);
   }
 }
 

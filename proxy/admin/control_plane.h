@@ -43,8 +43,9 @@ class ControlPlane final : public session::ControlPlane {
   // Answers what is waiting with 57P01 and waits for what is running. Idempotent.
   void shutdown();
 
-  // For the recovery loop: finishes schema changes whose coordinator is dead, and tables that were
-  // registered before somebody created them past the proxy.
+  // For the recovery loop: finishes schema changes whose coordinator is dead, tables that were
+  // registered before somebody created them past the proxy, and interrupted changes of the
+  // topology.
   void finish_two_phase();
 
  private:

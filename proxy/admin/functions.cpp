@@ -53,6 +53,12 @@ constexpr std::array kReassign{Argument{"key", kText, true}, Argument{"shard", k
 constexpr std::array kShardTable{Argument{"table", kText, true},
                                  Argument{"key", kText, false, "'id'"}, Argument{"colocate_with"}};
 
+constexpr std::array kShard{Argument{"shard", kText, true},
+                            Argument{"dry_run", kBool, false, "false"}};
+
+constexpr std::array kTopologyColumns{Column{"shard"}, Column{"epoch", kInt4},
+                                      Column{"generation", kInt8}, Column{"state"},
+                                      Column{"steps", kTextArray}};
 constexpr std::array kMoveColumns{Column{"op"},
                                   Column{"key"},
                                   Column{"source"},
@@ -121,11 +127,17 @@ struct Entry {
 
 // Sorted by name.
 constexpr std::array kEntries{
+    Entry{{"collegedb_add_shard", kShard, kTopologyColumns, true,
+           "makes a configured shard a part of the cluster"},
+          &add_shard},
     Entry{{"collegedb_cancel_move", kOp, kStateColumns, true,
            "stops an operation before its decision"},
           &cancel_move},
     Entry{{"collegedb_clients", {}, kClientColumns, false, "client connections of this process"},
           &clients},
+    Entry{{"collegedb_drain_shard", kShard, kTopologyColumns, true,
+           "gives a shard no new keys; the next step before its removal is a rebalance"},
+          &drain_shard},
     Entry{{"collegedb_explain", kSql, kExplainColumns, false,
            "where a statement would go, without running it"},
           &explain},
@@ -151,6 +163,9 @@ constexpr std::array kEntries{
     Entry{{"collegedb_reference_table", kTable, kTableColumns, true,
            "the table has the same rows on every shard"},
           &reference_table},
+    Entry{{"collegedb_remove_shard", kShard, kTopologyColumns, true,
+           "ends the membership of a shard that has nothing any more"},
+          &remove_shard},
     Entry{{"collegedb_servers", {}, kServerColumns, false, "server connections of this process"},
           &servers},
     Entry{{"collegedb_shard_table", kShardTable, kTableColumns, true,

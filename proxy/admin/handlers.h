@@ -43,6 +43,10 @@ Reply reassign(Services&, const Arguments&, const session::SessionContext&);
 Reply recover(Services&, const Arguments&, const session::SessionContext&);
 Reply migration_status(Services&, const Arguments&, const session::SessionContext&);
 Reply cancel_move(Services&, const Arguments&, const session::SessionContext&);
+// topology.cpp
+Reply add_shard(Services&, const Arguments&, const session::SessionContext&);
+Reply drain_shard(Services&, const Arguments&, const session::SessionContext&);
+Reply remove_shard(Services&, const Arguments&, const session::SessionContext&);
 // placement.cpp
 Reply locate(Services&, const Arguments&, const session::SessionContext&);
 Reply explain(Services&, const Arguments&, const session::SessionContext&);

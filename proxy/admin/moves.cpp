@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "migration/control_session.h"
+#include "migration/topology.h"
 #include "proxy/admin/handlers.h"
 #include "proxy/admin/two_phase.h"
 
@@ -10,6 +11,7 @@ namespace collegedb::admin {
 namespace {
 
 constexpr std::chrono::seconds kRefresh{5};
+constexpr std::chrono::seconds kTopologyRound{30};
 
 Result<migration::Runner*> runner_of(Services& services) {
   if (services.runner == nullptr) {
@@ -102,6 +104,7 @@ Reply recover(Services& services, const Arguments&, const session::SessionContex
   }
   try {
     finish_two_phase(services.config);
+    migration::resume_topology(services.config, kTopologyRound);
   } catch (const migration::SqlFailure& failure) {
     return failure.error();
   }
