@@ -83,6 +83,16 @@ void silence_triggers(ControlSession& session) {
   }
 }
 
+[[noreturn]] void other_rows(ControlSession& source, ControlSession& destination,
+                             const RegisteredTable& table) {
+  throw SqlFailure(
+      make_error("55000",
+                 "reference table " + table.name.qualified + " has other rows on shard \"" +
+                     destination.shard() + "\" than on shard \"" + source.shard() + "\"",
+                 "Empty it there: its rows are copied when the shard is added."),
+      destination.shard());
+}
+
 }  // namespace
 
 std::string table_contents(ControlSession& session, const TableName& table) {
@@ -94,6 +104,17 @@ std::string table_contents(ControlSession& session, const TableName& table) {
           "pg_catalog.hashtextextended(t::pg_catalog.text, 1)), 0) FROM " +
           table.qualified + " t")
       .text(0, 0);
+}
+
+void refuse_other_rows(ControlSession& source, ControlSession& destination,
+                       std::span<const RegisteredTable> tables) {
+  for (const RegisteredTable& table : tables) {
+    if (table.kind != "reference" || !find_table(destination, table.name, {})) continue;
+    const std::string there = table_contents(destination, table.name);
+    if (!there.starts_with("0:") && there != table_contents(source, table.name)) {
+      other_rows(source, destination, table);
+    }
+  }
 }
 
 int copy_reference_rows(ControlSession& source, ControlSession& destination,
@@ -108,16 +129,7 @@ int copy_reference_rows(ControlSession& source, ControlSession& destination,
     const std::string wanted = table_contents(source, table.name);
     const std::string there = table_contents(destination, table.name);
     if (wanted == there) continue;
-    if (!there.starts_with("0:")) {
-      if (!replace_rows) {
-        throw SqlFailure(
-            make_error("55000",
-                       "reference table " + table.name.qualified + " has other rows on shard \"" +
-                           destination.shard() + "\" than on shard \"" + source.shard() + "\"",
-                       "Empty it there: its rows are copied when the shard is added."),
-            destination.shard());
-      }
-    }
+    if (!replace_rows && !there.starts_with("0:")) other_rows(source, destination, table);
     if (!std::exchange(silent, true)) silence_triggers(destination);
     destination.run("DELETE FROM " + table.name.qualified);
     copy_table(source, destination, table.name);
