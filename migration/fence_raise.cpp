@@ -27,10 +27,11 @@ SessionOptions raise_options() {
 class Raise {
  public:
   Raise(ControlSession& session, const std::string& scope, std::int64_t generation,
-        milliseconds patience)
+        milliseconds patience, KeyChecks checks)
       : session_(session),
         scope_(scope),
         generation_(std::to_string(generation)),
+        least_cutovers_(checks == KeyChecks::kEveryKey ? "1" : "0"),
         deadline_(Clock::now() + patience) {
     out_.shard = session.shard();
   }
@@ -103,9 +104,10 @@ class Raise {
             " WHERE bucket BETWEEN $1::pg_catalog.int4 AND $2::pg_catalog.int4"
             " AND min_generation < $3::pg_catalog.int8"
             " AND pg_catalog.pg_try_advisory_xact_lock(1128546865, bucket))"
-            " UPDATE collegedb.gate g SET min_generation = $3::pg_catalog.int8 FROM free"
+            " UPDATE collegedb.gate g SET min_generation = $3::pg_catalog.int8,"
+            " cutovers = GREATEST(cutovers, $4::pg_catalog.int8) FROM free"
             " WHERE g.bucket = free.bucket AND g.min_generation < $3::pg_catalog.int8",
-            {std::to_string(from), last, generation_});
+            {std::to_string(from), last, generation_, least_cutovers_});
       });
       from = std::stoi(last) + 1;
     }
@@ -124,9 +126,10 @@ class Raise {
         session_.run("SELECT pg_catalog.pg_advisory_xact_lock(1128546865, $1::pg_catalog.int4)",
                      {bucket});
         session_.run(
-            "UPDATE collegedb.gate SET min_generation = $2::pg_catalog.int8"
+            "UPDATE collegedb.gate SET min_generation = $2::pg_catalog.int8,"
+            " cutovers = GREATEST(cutovers, $3::pg_catalog.int8)"
             " WHERE bucket = $1::pg_catalog.int4 AND min_generation < $2::pg_catalog.int8",
-            {bucket, generation_});
+            {bucket, generation_, least_cutovers_});
       });
       if (!raised) {
         ++missed;
@@ -176,16 +179,17 @@ class Raise {
   ControlSession& session_;
   const std::string& scope_;
   const std::string generation_;
+  const std::string least_cutovers_;
   const Clock::time_point deadline_;
   milliseconds wait_ = kFirstWait;
   FenceRaise out_;
 };
 
 FenceRaise raise_on(const ShardConfig& shard, const std::string& scope, std::int64_t generation,
-                    milliseconds patience) {
+                    milliseconds patience, KeyChecks checks) {
   try {
     ControlSession session(shard, raise_options());
-    return raise_fence(session, scope, generation, patience);
+    return raise_fence(session, scope, generation, patience, checks);
   } catch (const SqlFailure& failure) {
     FenceRaise out;
     out.shard = shard.name;
@@ -197,17 +201,17 @@ FenceRaise raise_on(const ShardConfig& shard, const std::string& scope, std::int
 }  // namespace
 
 FenceRaise raise_fence(ControlSession& session, const std::string& scope, std::int64_t generation,
-                       milliseconds patience) {
-  return Raise(session, scope, generation, patience).run();
+                       milliseconds patience, KeyChecks checks) {
+  return Raise(session, scope, generation, patience, checks).run();
 }
 
 std::vector<FenceRaise> raise_fences(const Config& cluster, std::int64_t generation,
-                                     milliseconds patience) {
+                                     milliseconds patience, KeyChecks checks) {
   std::vector<FenceRaise> out(cluster.shards.size());
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < out.size(); ++i) {
     threads.emplace_back([&, i] {
-      out[i] = raise_on(cluster.shards[i], cluster.journal.scope, generation, patience);
+      out[i] = raise_on(cluster.shards[i], cluster.journal.scope, generation, patience, checks);
     });
   }
   threads.clear();  // joins

@@ -23,6 +23,11 @@ struct FenceRaise {
   std::vector<std::string> waiting_for;
 };
 
+enum class KeyChecks {
+  kAsTheyAre,
+  kEveryKey,  // check_moved() is called from now on for every key, not only where keys have moved
+};
+
 // Raises topology.min_generation (which excludes sweeps for a moment) and then every gate row, each
 // bucket behind its fair queue. Buckets that are free go in batches by try-lock; of the others one
 // at a time is waited for, for a fraction of a second with a longer pause after it, so that an idle
@@ -31,11 +36,13 @@ struct FenceRaise {
 // is left alone. Throws SqlFailure.
 // REQUIRES: no transaction is open in the session.
 [[nodiscard]] FenceRaise raise_fence(ControlSession& session, const std::string& scope,
-                                     std::int64_t generation, std::chrono::milliseconds patience);
+                                     std::int64_t generation, std::chrono::milliseconds patience,
+                                     KeyChecks checks = KeyChecks::kAsTheyAre);
 
 // The same on all shards of the configuration beside each other. Never throws SqlFailure: a shard
 // that cannot be reached is one that is not done.
 [[nodiscard]] std::vector<FenceRaise> raise_fences(const Config& cluster, std::int64_t generation,
-                                                   std::chrono::milliseconds patience);
+                                                   std::chrono::milliseconds patience,
+                                                   KeyChecks checks = KeyChecks::kAsTheyAre);
 
 }  // namespace collegedb::migration

@@ -371,6 +371,7 @@ ClaimResult PgJournal::claim(const MoveRecord& record) {
       unlock(unit.op);
       return {.op = taken.text(0, 0), .destination = taken.text(0, 1), .key = taken.text(0, 2)};
     }
+    require_open_topology(unit);
     run("INSERT INTO collegedb.moves (op, scope, state, grp, source, destination, token,"
         " retire_after) VALUES ($1, $2, 'claim', $3, $4, $5, $6::bigint,"
         " make_interval(secs => $7::int8))",
@@ -387,6 +388,28 @@ ClaimResult PgJournal::claim(const MoveRecord& record) {
     throw StepFailure(Event::kLost, failure.error());
   }
   return {.claimed = true, .op = unit.op, .destination = unit.destination, .key = {}};
+}
+
+// After the claims are in, so that whoever locks them and then looks misses no move: a shard is not
+// removed, nor an epoch dropped, with a move on its way.
+void PgJournal::require_open_topology(const Unit& unit) {
+  const Rows removed =
+      run("SELECT s FROM unnest(ARRAY[$2, $3]) AS s WHERE NOT EXISTS (SELECT 1"
+          " FROM collegedb.shards m WHERE m.scope = $1 AND m.shard = s AND m.state <> 'removed')",
+          {scope_, unit.source, unit.destination});
+  if (!removed.empty()) {
+    unlock(unit.op);
+    throw StepFailure(Event::kRefused,
+                      make_error(ErrorCode::kUnknownShard,
+                                 "shard \"" + removed.text(0, 0) + "\" is no part of the cluster",
+                                 "Add it with collegedb_add_shard."));
+  }
+  if (!run("SELECT 1 FROM collegedb.prunes WHERE scope = $1", {scope_}).empty()) {
+    unlock(unit.op);
+    throw StepFailure(Event::kRefused,
+                      make_error("55006", "epochs are being dropped; no key is moved meanwhile",
+                                 "Try again when collegedb.prunes is empty."));
+  }
 }
 
 std::vector<std::string> PgJournal::active_operations() {

@@ -89,6 +89,7 @@ class PgJournal final : public Journal {
 
  private:
   Rows run(std::string_view sql, std::initializer_list<SqlParameter> parameters);
+  void require_open_topology(const Unit& unit);
   void publish_key(const MoveRecord& record, const std::string& key, std::int64_t version,
                    std::int64_t revision);
 

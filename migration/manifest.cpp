@@ -46,6 +46,15 @@ const MemberRow* Manifest::find(std::string_view shard) const {
   return found != members.end() ? &*found : nullptr;
 }
 
+SessionOptions topology_session() {
+  SessionOptions options;
+  options.application_name = "collegedb topology";
+  options.dies_with_client = true;
+  // Idle while the shards are worked on.
+  options.idle_in_transaction_timeout = std::chrono::milliseconds{0};
+  return options;
+}
+
 Manifest read_manifest(ControlSession& journal, const std::string& scope) {
   Transaction transaction(journal, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
   Manifest out;
@@ -115,6 +124,22 @@ TopologyLock::~TopologyLock() {
   try {
     journal_.run("SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended($1, 0))",
                  {key_});
+  } catch (const SqlFailure&) {
+    // The connection is gone, and the lock with it.
+  }
+}
+
+RegistryLock::RegistryLock(ControlSession& journal) : journal_(journal) {
+  journal_.run(
+      "SELECT pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended('collegedb:registry', 0))");
+}
+
+RegistryLock::~RegistryLock() {
+  if (!journal_.idle()) return;  // a session that ends frees it
+  try {
+    journal_.run(
+        "SELECT pg_catalog.pg_advisory_unlock("
+        "pg_catalog.hashtextextended('collegedb:registry', 0))");
   } catch (const SqlFailure&) {
     // The connection is gone, and the lock with it.
   }

@@ -43,6 +43,9 @@ struct Manifest {
   [[nodiscard]] const MemberRow* find(std::string_view shard) const;
 };
 
+// For sessions that hold the locks below: these end soon after this process or its host.
+[[nodiscard]] SessionOptions topology_session();
+
 // In one snapshot. Throws SqlFailure, among others when the scope has no manifest.
 [[nodiscard]] Manifest read_manifest(ControlSession& journal, const std::string& scope);
 
@@ -83,6 +86,20 @@ class TopologyLock {
   ControlSession& journal_;
   std::string key_;
   bool held_ = false;
+};
+
+// Held while tables and their schema must stay as they are: changes of the registry and schema
+// changes through any proxy wait for it. Session level, in the session given; freed on destruction.
+// REQUIRES: the session outlives it. Throws SqlFailure.
+class RegistryLock {
+ public:
+  explicit RegistryLock(ControlSession& journal);
+  ~RegistryLock();
+  RegistryLock(const RegistryLock&) = delete;
+  RegistryLock& operator=(const RegistryLock&) = delete;
+
+ private:
+  ControlSession& journal_;
 };
 
 }  // namespace collegedb::migration

@@ -6,6 +6,7 @@
 #include "migration/cluster.h"
 #include "migration/fence_raise.h"
 #include "migration/newcomer.h"
+#include "migration/prune.h"
 #include "migration/reference_rows.h"
 #include "migration/table_catalog.h"
 
@@ -13,16 +14,6 @@ namespace collegedb::migration {
 namespace {
 
 using std::chrono::milliseconds;
-
-SessionOptions topology_options() {
-  SessionOptions options;
-  options.application_name = "collegedb topology";
-  // Our locks outlive neither this process nor its host for long; while shards are prepared the
-  // session is idle.
-  options.dies_with_client = true;
-  options.idle_in_transaction_timeout = milliseconds{0};
-  return options;
-}
 
 [[noreturn]] void refuse(const std::string& shard, SqlError error) {
   throw SqlFailure(std::move(error), shard);
@@ -38,30 +29,6 @@ bool names(const EpochRow& epoch, const std::string& shard) {
   return std::find(epoch.shards.begin(), epoch.shards.end(), shard) != epoch.shards.end();
 }
 
-// Schema changes and changes of the registry wait meanwhile. Session level.
-class RegistryLock {
- public:
-  explicit RegistryLock(ControlSession& journal) : journal_(journal) {
-    journal_.run(
-        "SELECT pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended('collegedb:registry', 0))");
-  }
-  ~RegistryLock() {
-    if (!journal_.idle()) return;
-    try {
-      journal_.run(
-          "SELECT pg_catalog.pg_advisory_unlock("
-          "pg_catalog.hashtextextended('collegedb:registry', 0))");
-    } catch (const SqlFailure&) {
-      // The connection is gone, and the lock with it.
-    }
-  }
-  RegistryLock(const RegistryLock&) = delete;
-  RegistryLock& operator=(const RegistryLock&) = delete;
-
- private:
-  ControlSession& journal_;
-};
-
 // One call: the session on the journal shard, its lock, and what has been done so far.
 class Change {
  public:
@@ -70,7 +37,7 @@ class Change {
       : config_(config),
         options_(options),
         dry_run_(dry_run),
-        journal_(config.shards[config.journal_index()], topology_options()),
+        journal_(config.shards[config.journal_index()], topology_session()),
         lock_(journal_, config.journal.scope) {
     out_.shard = shard;
     if (!dry_run_) finish_interrupted();
@@ -198,7 +165,8 @@ class Change {
   }
 
   void finish_interrupted() {
-    const auto held = finish_publication(journal_, config_, options_.patience, options_.step);
+    auto held = finish_publication(journal_, config_, options_.patience, options_.step);
+    if (held.empty()) held = finish_prune(journal_, config_, options_.patience);
     if (held.empty()) return;
     refuse(journal_.shard(),
            make_error("55006", "the last change of the topology is not complete yet",
@@ -407,8 +375,8 @@ void complete_newcomers(ControlSession& journal, const Config& config, const Man
         })) {
       continue;
     }
-    ControlSession source(config.shards[config.journal_index()], topology_options());
-    ControlSession session(shard, topology_options());
+    ControlSession source(config.shards[config.journal_index()], topology_session());
+    ControlSession session(shard, topology_session());
     Transaction reading(source);
     Transaction writing(session);
     copy_reference_rows(source, session, tables, true);
@@ -435,10 +403,11 @@ Result<TopologyChange> remove_shard(const Config& config, const std::string& sha
 }
 
 std::vector<std::string> raise_members(ControlSession& journal, const Config& config,
-                                       std::int64_t generation, milliseconds patience) {
+                                       std::int64_t generation, milliseconds patience,
+                                       KeyChecks checks) {
   std::vector<std::string> held;
   for (const FenceRaise& each :
-       raise_fences(member_config(journal, config), generation, patience)) {
+       raise_fences(member_config(journal, config), generation, patience, checks)) {
     if (each.done) continue;
     held.push_back(
         "shard \"" + each.shard + "\": " +
@@ -471,15 +440,19 @@ std::vector<std::string> finish_publication(ControlSession& journal, const Confi
 
 bool resume_topology(const Config& config, milliseconds patience) {
   if (!config.has_journal()) return false;
-  ControlSession journal(config.shards[config.journal_index()], topology_options());
+  ControlSession journal(config.shards[config.journal_index()], topology_session());
   if (journal
-          .run("SELECT 1 FROM collegedb.epochs WHERE scope = $1 AND state = 'publishing' LIMIT 1",
+          .run("SELECT 1 FROM collegedb.epochs WHERE scope = $1 AND state = 'publishing'"
+               " UNION ALL SELECT 1 FROM collegedb.prunes WHERE scope = $1 LIMIT 1",
                {config.journal.scope})
           .empty()) {
     return false;
   }
   const TopologyLock lock(journal, config.journal.scope, TopologyLock::Try{});
-  return lock.held() && finish_publication(journal, config, patience).empty();
+  if (!lock.held()) return false;
+  const bool published = finish_publication(journal, config, patience).empty();
+  const bool pruned = finish_prune(journal, config, patience).empty();
+  return published && pruned;
 }
 
 }  // namespace collegedb::migration

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "migration/fence_raise.h"
 #include "migration/manifest.h"
 #include "migration/schema.h"
 #include "proxy/config.h"
@@ -72,6 +73,7 @@ std::vector<std::string> finish_publication(ControlSession& journal, const Confi
                                             const StepHook& step = {});
 // raise_fences() on all members; one line per shard that is not done.
 std::vector<std::string> raise_members(ControlSession& journal, const Config& config,
-                                       std::int64_t generation, std::chrono::milliseconds patience);
+                                       std::int64_t generation, std::chrono::milliseconds patience,
+                                       KeyChecks checks = KeyChecks::kAsTheyAre);
 
 }  // namespace collegedb::migration

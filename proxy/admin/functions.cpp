@@ -17,6 +17,7 @@ constexpr std::uint32_t kInt8 = 20;
 constexpr std::uint32_t kInt4 = 23;
 constexpr std::uint32_t kText = 25;
 constexpr std::uint32_t kFloat8 = 701;
+constexpr std::uint32_t kInt4Array = 1007;
 constexpr std::uint32_t kTextArray = 1009;
 constexpr std::uint32_t kInterval = 1186;
 constexpr std::uint32_t kJsonb = 3802;
@@ -31,6 +32,8 @@ std::string_view type_name(std::uint32_t oid) {
       return "integer";
     case kFloat8:
       return "double precision";
+    case kInt4Array:
+      return "integer[]";
     case kTextArray:
       return "text[]";
     case kInterval:
@@ -56,6 +59,14 @@ constexpr std::array kShardTable{Argument{"table", kText, true},
 constexpr std::array kShard{Argument{"shard", kText, true},
                             Argument{"dry_run", kBool, false, "false"}};
 
+constexpr std::array kPrune{Argument{"tables", kTextArray},
+                            Argument{"pk_columns", kJsonb, false, "'{}'"},
+                            Argument{"dry_run", kBool, false, "false"},
+                            Argument{"page_size", kInt4, false, "10000"},
+                            Argument{"concurrency", kInt4, false, "2"}};
+
+constexpr std::array kPruneColumns{Column{"removed", kInt4Array}, Column{"retained", kInt4Array},
+                                   Column{"dependents", kJsonb}, Column{"scanned", kInt8}};
 constexpr std::array kTopologyColumns{Column{"shard"}, Column{"epoch", kInt4},
                                       Column{"generation", kInt8}, Column{"state"},
                                       Column{"steps", kTextArray}};
@@ -151,6 +162,9 @@ constexpr std::array kEntries{
           &migration_status},
     Entry{{"collegedb_pools", {}, kPoolColumns, false, "server connection pools of this process"},
           &pools},
+    Entry{{"collegedb_prune_epochs", kPrune, kPruneColumns, true,
+           "drops the epochs that no row depends on"},
+          &prune_epochs},
     Entry{{"collegedb_reassign", kReassign, kMoveColumns, true,
            "moves a key, with its whole colocation group, to another shard"},
           &reassign},

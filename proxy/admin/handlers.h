@@ -47,6 +47,8 @@ Reply cancel_move(Services&, const Arguments&, const session::SessionContext&);
 Reply add_shard(Services&, const Arguments&, const session::SessionContext&);
 Reply drain_shard(Services&, const Arguments&, const session::SessionContext&);
 Reply remove_shard(Services&, const Arguments&, const session::SessionContext&);
+// prune.cpp
+Reply prune_epochs(Services&, const Arguments&, const session::SessionContext&);
 // placement.cpp
 Reply locate(Services&, const Arguments&, const session::SessionContext&);
 Reply explain(Services&, const Arguments&, const session::SessionContext&);
