@@ -4,7 +4,7 @@
 // directory has an exception of kind move for its key there. A mapping alone keeps no epoch.
 //
 // While it runs, no move is claimed, tables and schema stay as they are, and a key's first row is
-// made only where the newest epoch has it (sql/shard_3.sql): so what the census has not found
+// made only where the newest epoch has it (sql/shard_4.sql): so what the census has not found
 // cannot come into being behind it. A crash anywhere leaves a row in collegedb.prunes, which
 // resume_topology() finishes; the epochs are then what they were, or already fewer.
 #pragma once

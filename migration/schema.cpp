@@ -23,7 +23,8 @@ struct Component {
 
   [[nodiscard]] int newest() const { return steps.back().version; }
 };
-constexpr std::array kShardSteps{Step{1, sql::kShard}, Step{2, sql::kShard2}, Step{3, sql::kShard3}};
+constexpr std::array kShardSteps{Step{1, sql::kShard}, Step{2, sql::kShard2}, Step{3, sql::kShard3},
+                                 Step{4, sql::kShard4}};
 constexpr std::array kJournalSteps{Step{1, sql::kJournal}, Step{2, sql::kJournal2}};
 constexpr std::array kMovesSteps{Step{1, sql::kMoves}};
 constexpr Component kShard{"shard", kShardSteps};
