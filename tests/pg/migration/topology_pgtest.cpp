@@ -2,20 +2,15 @@
 // and lost swaps, and what each call refuses.
 #include "migration/topology.h"
 
-#include <sys/wait.h>
-
 #include <array>
 #include <atomic>
 #include <mutex>
 #include <thread>
 
 #include "migration/fence_raise.h"
-#include "migration/registry.h"
-#include "proxy/session/guard.h"
-#include "routing/hash.h"
 #include "routing/route.h"
 #include "routing/snapshot_reader.h"
-#include "tests/pg/migration/cluster_fixture.h"
+#include "tests/pg/migration/topology_fixture.h"
 
 namespace collegedb::pgtest {
 namespace {
@@ -23,114 +18,9 @@ namespace {
 namespace guard = session::guard;
 using migration::ControlSession;
 using migration::SqlFailure;
-using migration::TopologyChange;
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr std::string_view kTables =
-    "CREATE TYPE mood AS ENUM ('sad', 'happy');"
-    "CREATE TABLE users (id bigint PRIMARY KEY, name text NOT NULL, m mood);"
-    "CREATE TABLE orders (id serial PRIMARY KEY, user_id bigint NOT NULL REFERENCES users,"
-    " total numeric(12,2));"
-    "CREATE INDEX ON orders (user_id);"
-    "CREATE TABLE countries (code text PRIMARY KEY, name text NOT NULL,"
-    " upper_name text GENERATED ALWAYS AS (upper(name)) STORED);"
-    "CREATE FUNCTION twice(n int) RETURNS int LANGUAGE sql AS 'SELECT 2 * n';";
-
-class TopologyTest : public ClusterTest {
- protected:
-  static constexpr const char* kGroup = "public.users";
-
-  // A cluster of shard sa alone, with rows; the other two are configured and empty.
-  void open() {
-    tell(0, kTables);
-    config.tables = {{.name = "users", .key = "id", .colocate_with = ""},
-                     {.name = "orders", .key = "user_id", .colocate_with = "users"}};
-    config.reference_tables = {"countries"};
-    tell(0,
-         "INSERT INTO users SELECT g, 'user ' || g, 'sad' FROM generate_series(1, 300) g;"
-         "INSERT INTO orders (user_id, total) SELECT id, 1 FROM users;"
-         "INSERT INTO countries VALUES ('de', 'Germany'), ('fr', E'Fra\\\\nce\\t'), ('xx', '')");
-    Config alone = config;
-    alone.shards.resize(1);
-    migration::install_schema(alone, stubs_);
-  }
-
-  migration::TopologyOptions options(migration::StepHook step = {}) {
-    migration::TopologyOptions out;
-    out.stubs = stubs_;
-    out.patience = milliseconds(20000);
-    out.step = std::move(step);
-    return out;
-  }
-  Result<TopologyChange> add(const std::string& shard, bool dry_run = false) {
-    return migration::add_shard(config, shard, dry_run, options());
-  }
-  Result<TopologyChange> drain(const std::string& shard, bool dry_run = false) {
-    return migration::drain_shard(config, shard, dry_run, options());
-  }
-  Result<TopologyChange> remove(const std::string& shard, bool dry_run = false) {
-    return migration::remove_shard(config, shard, dry_run, options());
-  }
-
-  std::string epochs() {
-    return ask(0,
-               "SELECT string_agg(id || ' ' || state || ' ' || array_to_string(shards, ','), '; '"
-               " ORDER BY id) FROM collegedb.epochs");
-  }
-  std::int64_t generation() {
-    return std::stoll(ask(0, "SELECT generation FROM collegedb.manifest"));
-  }
-  // Every fence of the first `shards` shards is at the manifest's generation.
-  void expect_raised(std::size_t shards) {
-    const std::string now = std::to_string(generation());
-    for (std::size_t i = 0; i < shards; ++i) {
-      EXPECT_EQ(ask(i, "SELECT min_generation FROM collegedb.topology"), now) << i;
-      EXPECT_EQ(ask(i,
-                    "SELECT min(min_generation) || ' ' || max(min_generation) || ' ' ||"
-                    " count(*) FROM collegedb.gate"),
-                now + " " + now + " 2048")
-          << i;
-    }
-  }
-  void expect_no_locks() {
-    for (std::size_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(ask(i,
-                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database ="
-                    " (SELECT oid FROM pg_database WHERE datname = current_database())"),
-                "0");
-    }
-  }
-  // All that is read of a shard's part in the cluster; equal before and after what changes nothing.
-  std::string state_of_all() {
-    std::string out = epochs();
-    out += ask(0,
-               "SELECT m::text || (SELECT coalesce(string_agg(s::text, ';'), '')"
-               " FROM collegedb.shards s) FROM collegedb.manifest m");
-    for (std::size_t i = 0; i < 3; ++i) {
-      out += "|" + ask(i,
-                       "SELECT string_agg(n.nspname || '.' || c.relname, ',' ORDER BY 1)"
-                       " FROM (SELECT 1) one, pg_class c JOIN pg_namespace n"
-                       " ON n.oid = relnamespace WHERE nspname IN ('public', 'collegedb')");
-      if (ask(i, "SELECT to_regclass('collegedb.gate') IS NOT NULL") == "t") {
-        out += ask(i, "SELECT max(min_generation) FROM collegedb.gate");
-      }
-    }
-    return out;
-  }
-
-  void take_guard(ControlSession& session, const std::string& key, std::int64_t generation) {
-    const std::string bucket = std::to_string(routing::gate_bucket(kGroup, key));
-    session.run(guard::kQueueSql, {bucket});
-    const std::vector<std::string> keys = {key};
-    session.run(guard::kGateSql, {bucket, std::to_string(generation), config.journal.scope, kGroup,
-                                  migration::array_text(keys), "on"});
-  }
-
-  std::vector<migration::FunctionStub> stubs_ = {
-      {"collegedb_locate", "key text, \"table\" text DEFAULT NULL", "TABLE (shard text)"}};
-};
 
 TEST_F(TopologyTest, AnEmptyShardGetsAllItNeedsAndAnEpoch) {
   open();
@@ -381,21 +271,14 @@ TEST_F(TopologyTest, EveryCrashPointIsRecovered) {
         continue;
       }
       const std::string before = epochs();
-      const auto died = [&] {
-        const pid_t child = ::fork();
-        if (child == 0) {
-          const auto step = [&](std::string_view name) {
-            if (name == point) ::_exit(137);
-          };
-          const auto done = adding ? migration::add_shard(config, "sb", false, options(step))
-                                   : migration::drain_shard(config, "sb", false, options(step));
-          ::_exit(done ? 0 : 1);
-        }
-        int status = 0;
-        ::waitpid(child, &status, 0);
-        return WEXITSTATUS(status);
-      }();
-      ASSERT_EQ(died, 137);
+      const auto step = [&](std::string_view name) {
+        if (name == point) ::_exit(137);
+      };
+      ASSERT_EQ(137, in_child([&] {
+                  return (adding ? migration::add_shard(config, "sb", false, options(step))
+                                 : migration::drain_shard(config, "sb", false, options(step)))
+                      .has_value();
+                }));
       if (point == "prepared") {
         EXPECT_EQ(epochs(), before);
       } else {
