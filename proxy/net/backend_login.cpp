@@ -21,6 +21,7 @@ BackendLogin::BackendLogin(const Target& target, std::string password, std::stri
       {"application_name", target.application_name},
       {"client_encoding", "UTF8"},
   };
+  if (target.checks_keys) startup.emplace_back("collegedb.keys", "{}");
   if (!target.options.empty()) startup.emplace_back("options", target.options);
   wire::encode_startup(out_, startup);
 }

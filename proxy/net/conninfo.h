@@ -30,6 +30,8 @@ struct Target {
   std::string password;
   std::string application_name = "collegedb";
   std::string options;
+  // With collegedb.keys: the fence lets statements write only keys that were guarded.
+  bool checks_keys = false;
   SslMode ssl_mode = SslMode::kPrefer;
   std::string ssl_root_cert, ssl_cert, ssl_key;
   Milliseconds connect_timeout{5000};  // for each host

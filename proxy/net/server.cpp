@@ -31,6 +31,7 @@ std::vector<ShardTarget> make_targets(const Config& config) {
       throw std::runtime_error("shard \"" + shard.name + "\": " + target.error().message);
     auto tls = make_server_side_tls(*target);
     if (!tls) throw std::runtime_error("shard \"" + shard.name + "\": " + tls.error().message);
+    target->checks_keys = config.shards.size() > 1;
     targets.push_back({shard.name, std::move(*target), std::move(*tls)});
   }
   return targets;

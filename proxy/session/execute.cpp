@@ -104,8 +104,9 @@ SessionImpl::Acquired SessionImpl::acquire(Target& target, Step then) {
 // began has moved meanwhile: that is worth another try.
 SqlError SessionImpl::other_shard(const Target& target) const {
   for (const routing::RoutedKey& key : target.keys) {
-    if (txn_snapshot_ &&
-        routing::locate(*txn_snapshot_, key.group, key.key).shard == link_->shard) {
+    if (txn_.touched(key) ||
+        (txn_snapshot_ &&
+         routing::locate(*txn_snapshot_, key.group, key.key).shard == link_->shard)) {
       return make_error(ErrorCode::kMovedInTransaction,
                         "a key of this transaction has moved to another shard",
                         "Run the transaction again.");

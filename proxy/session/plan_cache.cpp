@@ -13,6 +13,15 @@ constexpr std::size_t kMaxCachedText = 64 << 10;
 constexpr std::size_t kTreeFactor = 8;
 constexpr std::size_t kEntryOverhead = 512;
 
+// A leading comment that sets collegedb.*: no part of the statement's tree, and too much meant by
+// its author to be passed over.
+bool has_hint(std::string_view sql) {
+  const std::size_t begin = sql.find_first_not_of(" \t\r\n\f\v");
+  if (begin == std::string_view::npos || !sql.substr(begin).starts_with("/*")) return false;
+  return sql.substr(begin, sql.find("*/", begin) - begin).find("collegedb.") !=
+         std::string_view::npos;
+}
+
 }  // namespace
 
 std::size_t PlanCache::KeyHash::operator()(const Key& key) const noexcept {
@@ -26,6 +35,11 @@ std::shared_ptr<const TextPlan> plan_text(std::string_view sql,
                                           const routing::Snapshot& snapshot) {
   auto plan = std::make_shared<TextPlan>();
   plan->registry_version = snapshot.registry_version;
+  if (has_hint(sql)) {
+    plan->error = make_error("0A000", "routing hints (collegedb.*) are not supported yet",
+                             "Restrict the statement to one key instead.");
+    return plan;
+  }
   auto statements = parser::analyze(sql);
   if (!statements) {
     plan->error = statements.error();

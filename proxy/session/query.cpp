@@ -259,6 +259,12 @@ void SessionImpl::query_done() {
 
 // The same client message once more, with whatever has been learned since.
 void SessionImpl::run_or_resend() {
+  text_plan_ = plan_of(query_);  // the registry may be another one by now
+  if (text_plan_->error) {
+    abort_and_fail(*text_plan_->error);
+    return;
+  }
+  plan_ = text_plan_->statements.front();
   if (text_plan_->statements.size() > 1) {
     run_several();
   } else {

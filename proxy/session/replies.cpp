@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "proxy/session/guard.h"
+#include "proxy/session/lower.h"
 #include "proxy/session/session_impl.h"
 
 namespace collegedb::session {
@@ -322,8 +323,13 @@ void SessionImpl::forget_statement(const std::shared_ptr<Prepared>& statement) {
 
 void SessionImpl::undo_implicit_settings() {
   if (implicit_settings_) {
-    settings_ = *std::exchange(implicit_settings_, std::nullopt);
+    const SettingsState undone = std::exchange(settings_, *implicit_settings_);
+    implicit_settings_.reset();
     settings_changed();
+    for (auto& [name, report] : reports_) {
+      // Told as if it stood: to be taken back before ReadyForQuery.
+      report.mine = report.mine || (undone.session && undone.session->contains(lower(name)));
+    }
     if (link_) {
       link_->state->settings = link_->committed;
     }
@@ -357,12 +363,13 @@ void SessionImpl::server_error(Link& link, const wire::Frame& frame) {
     drop_to_sync(link, false);
     return;
   }
-  const bool deadlock = attempt_.hold && error.sqlstate == "40P01";
-  const bool guard_error = front.role == Role::kQueue || front.role == Role::kGate || deadlock;
+  const bool in_hold =
+      attempt_.hold && (error.sqlstate == "40P01" || error.sqlstate == guard::kOtherKey);
+  const bool guard_error = front.role == Role::kQueue || front.role == Role::kGate || in_hold;
   if (guard_error) {
     attempt_.failure = std::move(error);
     attempt_.gates = 0;
-    if (deadlock) {
+    if (in_hold) {
       attempt_.retryable = !txn_.open();
     }
   } else if (front.role != Role::kAbort) {
@@ -378,6 +385,8 @@ void SessionImpl::server_error(Link& link, const wire::Frame& frame) {
     if (patience_.timed_out && error.sqlstate == "57014") {
       // The guard passed after all, and the statement met the cancel request meant for it.
       wire::encode_error(client_out_, held_too_long());
+    } else if (error.sqlstate.starts_with(guard::kOurs)) {
+      wire::encode_error(client_out_, in_our_words(error));
     } else {
       client_out_ += frame.raw;
     }

@@ -47,6 +47,21 @@ SqlError SessionImpl::damaged_gate() const {
       "Run collegedb init to repair it.");
 }
 
+// What the fence said in the middle of a statement that the proxy could not know whole.
+SqlError SessionImpl::in_our_words(const SqlError& fence) const {
+  if (fence.sqlstate == guard::kDamaged) {
+    return damaged_gate();
+  }
+  if (fence.sqlstate == guard::kOtherKey) {
+    return make_error(ErrorCode::kKeyRequired, fence.message,
+                      "A trigger, a rule or a function writes under another key, or the columns of "
+                      "the table have just been changed: then try again.");
+  }
+  return make_error(ErrorCode::kMovedInTransaction,
+                    "a key of this transaction has moved to another shard",
+                    "Run the transaction again.");
+}
+
 void SessionImpl::guard_passed() {
   if (txn_.open() && txn_.bound()) {
     for (const routing::RoutedKey& key : attempt_.keys) {
@@ -82,13 +97,8 @@ bool SessionImpl::handle_failure(Step restart) {
   if (!attempt_.retryable) {
     attempt_.failure.reset();
     attempt_.undecided = false;
-    turn_error_ = failure.sqlstate == guard::kDamaged ? damaged_gate() : failure;
-    if (failure.sqlstate == guard::kMoved || failure.sqlstate == guard::kIncoming ||
-        failure.sqlstate == guard::kStale) {
-      turn_error_ = make_error(ErrorCode::kMovedInTransaction,
-                               "a key of this transaction has moved to another shard",
-                               "Run the transaction again.");
-    } else if (patience_.timed_out) {
+    turn_error_ = failure.sqlstate.starts_with(guard::kOurs) ? in_our_words(failure) : failure;
+    if (patience_.timed_out) {
       turn_error_ = held_too_long();
     }
     context_.stats->count_write_rejection(*turn_error_);
@@ -136,6 +146,13 @@ bool SessionImpl::plan_retry(const SqlError& failure) {
     stats.held_writes_total[metrics::HeldWrite::kTimedOut].add();
   } else if (code == guard::kDamaged) {
     turn_error_ = damaged_gate();
+  } else if (code == guard::kOtherKey) {
+    // The columns of the table may have changed, and with them which value is the key.
+    if (patience_.reloads++ == 0) {
+      start_control(ControlRequest{Reload{context_.snapshot->version}, {}}, &SessionImpl::reloaded);
+      return true;
+    }
+    turn_error_ = in_our_words(failure);
   } else if (code == guard::kStale) {
     stats.stale_routes[metrics::StaleReason::kGeneration].add();
     if (patience_.reloads++ == 0) {

@@ -6,6 +6,7 @@
 #include "proxy/session/scatter.h"
 #include "proxy/session/search_path.h"
 #include "proxy/session/session_impl.h"
+#include "proxy/session/settings_policy.h"
 
 namespace collegedb::session {
 namespace {
@@ -557,6 +558,7 @@ void SessionImpl::settings_changed() {
   const std::string* path = find_setting("search_path");
   search_path_text_ = path != nullptr ? *path : kDefaultSearchPath;
   reports_due_ = true;
+  speaks_utf8_ = is_utf8(setting("client_encoding"));
   search_path_ = split_search_path(
       search_path_text_, role.empty() || role == "none" ? std::string_view(identity_.user) : role);
 }

@@ -213,6 +213,8 @@ class SessionImpl {
   Result<Target> target_for(const std::shared_ptr<const routing::Plan>& plan,
                             std::span<const routing::Parameter> parameters);
   [[nodiscard]] routing::ShardId any_shard();
+  [[nodiscard]] std::optional<SqlError> refuse_encoding(
+      std::span<const routing::RoutedKey> keys) const;
   [[nodiscard]] LearnedOwners::Context known_of(routing::ShardId directory) const;
   [[nodiscard]] std::optional<routing::ShardId> owner_of(const routing::RoutedKey& key,
                                                          routing::ShardId directory,
@@ -242,6 +244,7 @@ class SessionImpl {
   bool handle_failure(Step restart);
   bool plan_retry(const SqlError& failure);
   [[nodiscard]] SqlError damaged_gate() const;
+  [[nodiscard]] SqlError in_our_words(const SqlError& fence) const;
   [[nodiscard]] SqlError held_too_long() const;
   void start_over();
   void reloaded();
@@ -343,6 +346,7 @@ class SessionImpl {
   SettingsPtr base_;  // start-up GUCs: reset values
   SettingsState settings_;
   std::vector<std::string> search_path_;
+  bool speaks_utf8_ = true;  // client_encoding
   std::string search_path_text_;
   std::optional<Greeting> greeting_;  // until it is sent
   struct Report {

@@ -33,6 +33,12 @@ bool is_off(std::string_view value) {
 
 }  // namespace
 
+bool is_utf8(std::string_view client_encoding) {
+  const std::string name = plain(client_encoding);
+  // A server takes SQL_ASCII as it comes, and checks that it is UTF8.
+  return name.empty() || name == "utf8" || name == "unicode" || name == "sqlascii";
+}
+
 std::optional<SqlError> refused_setting(std::string_view name, std::string_view value) {
   if (name.starts_with("collegedb.")) {
     return make_error("0A000", "routing hints (" + std::string(name) + ") are not supported yet",

@@ -13,4 +13,7 @@ namespace collegedb::session {
 [[nodiscard]] std::optional<SqlError> refused_setting(std::string_view name,
                                                       std::string_view value);
 
+// True when bytes of this client_encoding are what UTF8 shards store, unconverted.
+[[nodiscard]] bool is_utf8(std::string_view client_encoding);
+
 }  // namespace collegedb::session

@@ -12,6 +12,12 @@ bool is_true(std::string_view value) {
   return value == "on" || value == "true" || value == "1" || value == "yes" || value == "t";
 }
 
+// Of a key as the client wrote it, in an encoding in which only ASCII means the same bytes as on
+// the shards.
+bool is_ascii(std::string_view key) {
+  return std::none_of(key.begin(), key.end(), [](char c) { return (c & 0x80) != 0; });
+}
+
 }  // namespace
 
 routing::ShardId SessionImpl::any_shard() {
@@ -60,6 +66,9 @@ Result<SessionImpl::Target> SessionImpl::target_for(
     case routing::RouteKind::kShard:
       target.shard = route.shard;
       target.keys = std::move(route.keys);
+      if (auto error = refuse_encoding(target.keys)) {
+        return *error;
+      }
       if (patience_.not_found) {
         return *std::exchange(patience_.not_found, std::nullopt);
       }
@@ -89,6 +98,23 @@ Result<SessionImpl::Target> SessionImpl::target_for(
 
 LearnedOwners::Context SessionImpl::known_of(routing::ShardId directory) const {
   return {directory, context_.snapshot->generation, context_.stats->now_ns()};
+}
+
+// Keys are compared and hashed as the bytes the shards store, which are UTF8.
+std::optional<SqlError> SessionImpl::refuse_encoding(
+    std::span<const routing::RoutedKey> keys) const {
+  if (speaks_utf8_) {
+    return std::nullopt;
+  }
+  for (const routing::RoutedKey& key : keys) {
+    if (!is_ascii(key.key)) {
+      return make_error("0A000",
+                        "a key with characters beyond ASCII needs client_encoding UTF8, not " +
+                            std::string(setting("client_encoding")),
+                        "SET client_encoding = 'UTF8'.");
+    }
+  }
+  return std::nullopt;
 }
 
 // Where one key is: a key that this transaction has guarded cannot leave its shard, tombstones may

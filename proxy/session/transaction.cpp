@@ -95,13 +95,22 @@ bool Transaction::rollback_to(std::string_view name, SettingsState& settings) {
   return true;
 }
 
+namespace {
+
+bool holds(const std::vector<routing::RoutedKey>& keys, const routing::RoutedKey& key) {
+  return std::any_of(keys.begin(), keys.end(), [&](const routing::RoutedKey& held) {
+    return held.bucket == key.bucket && held.key == key.key && held.group == key.group;
+  });
+}
+
+}  // namespace
+
 bool Transaction::guarded(const routing::RoutedKey& key) const {
-  for (const routing::RoutedKey& held : guarded_) {
-    if (held.bucket == key.bucket && held.key == key.key && held.group == key.group) {
-      return true;
-    }
-  }
-  return false;
+  return holds(guarded_, key);
+}
+
+bool Transaction::touched(const routing::RoutedKey& key) const {
+  return holds(touched_, key);
 }
 
 }  // namespace collegedb::session

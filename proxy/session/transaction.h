@@ -49,6 +49,7 @@ class Transaction {
   void unbind() noexcept {
     bound_ = failed_ = false;
     guarded_.clear();
+    touched_.clear();
   }
   // The server says a transaction is open that the proxy did not begin (a procedure, several
   // statements in one Query).
@@ -70,7 +71,12 @@ class Transaction {
   bool rollback_to(std::string_view name, SettingsState& settings);
 
   [[nodiscard]] bool guarded(const routing::RoutedKey& key) const;
-  void add_guard(const routing::RoutedKey& key) { guarded_.push_back(key); }
+  void add_guard(const routing::RoutedKey& key) {
+    guarded_.push_back(key);
+    touched_.push_back(key);
+  }
+  // It was guarded on this transaction's server once, perhaps since a savepoint that is gone.
+  [[nodiscard]] bool touched(const routing::RoutedKey& key) const;
 
  private:
   struct Savepoint {
@@ -90,6 +96,7 @@ class Transaction {
   std::vector<std::string> characteristics_;  // texts of SET TRANSACTION in the preamble
   std::vector<Savepoint> savepoints_;
   std::vector<routing::RoutedKey> guarded_;
+  std::vector<routing::RoutedKey> touched_;
   SettingsState at_begin_;
 };
 

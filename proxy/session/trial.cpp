@@ -1,6 +1,6 @@
-// SET in a transaction that no server has heard of yet: a server connection is borrowed to try it
-// on, in a transaction that is rolled back. The client hears at once what is wrong with it, or how
-// the server reports the value; where the transaction will run stays open.
+// SET that no server has to hear of yet, in a transaction block or outside: a server connection is
+// borrowed to try it on, in a transaction that is rolled back. The client hears at once what is
+// wrong with it, or how the server reports the value; where it will run next stays open.
 #include "proxy/session/lower.h"
 #include "proxy/session/session_impl.h"
 
@@ -24,7 +24,7 @@ void SessionImpl::run_trial() {
     case Acquired::kReady:
       break;
   }
-  std::string sql;
+  std::string sql = txn_.open() ? "" : "BEGIN;\n";
   for (const std::string& statement : txn_.preamble()) {
     sql += statement + ";\n";  // a line comment at the end of one must not swallow the next
   }
@@ -49,7 +49,11 @@ bool SessionImpl::trial_passed(const routing::Plan& plan) {
   if (trial.name != "datestyle") {  // what is left out of its value stays as it is
     context_.accepted.learn(trial.name, statement.value, trial.reported.value_or(statement.value));
   }
-  txn_.add_to_preamble(trial.text);
+  if (txn_.open()) {
+    txn_.add_to_preamble(trial.text);
+  } else {
+    keep_implicit_settings();
+  }
   apply_set(statement, trial.reported);
   return true;
 }

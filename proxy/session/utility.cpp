@@ -227,16 +227,23 @@ SessionImpl::Utility SessionImpl::set_variable(const std::shared_ptr<const routi
     }
     return to_server(plan);
   }
-  if (txn_.open() && !txn_.bound()) {
+  // What no server has to hear of yet: the client's transaction has reached none, or there is none
+  // and nothing has run before in this batch, whose next statement may belong to any shard.
+  const bool in_block = txn_.open() && !txn_.bound();
+  if (in_block || (extended_ && !txn_.open() && !statement.local && !reset && !link_)) {
     const std::string name = lower(statement.name);
     const std::string* known = context_.accepted.find(name, statement.value);
     // A setting of an extension or of the application's own: any value will do.
     const bool custom = name.find('.') != std::string::npos;
-    if (!reset && !custom && (known == nullptr || name == "datestyle")) {
+    if (!reset && !(custom && in_block) && (known == nullptr || name == "datestyle")) {
       result.trial = true;
       return result;
     }
-    txn_.add_to_preamble(text_of(statement, text));
+    if (in_block) {
+      txn_.add_to_preamble(text_of(statement, text));
+    } else {
+      keep_implicit_settings();
+    }
     apply_set(statement, reset || known == nullptr ? std::nullopt : std::optional(*known));
     result.reply = complete(tag);
     return result;

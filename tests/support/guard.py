@@ -5,7 +5,7 @@ import re
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # In the order of their versions.
-SCHEMA_FILES = [os.path.join(ROOT, "migration/sql", name) for name in ("shard.sql", "shard_2.sql")]
+SCHEMA_FILES = [os.path.join(ROOT, "migration/sql", name) for name in ("shard.sql", "shard_2.sql", "shard_3.sql")]
 LOCK_CLASS = 1128546865
 
 

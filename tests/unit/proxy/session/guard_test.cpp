@@ -1,4 +1,5 @@
 // Keyed statements and the guard: what is sent before them, and what happens when it says no.
+#include <map>
 #include <set>
 
 #include "tests/support/session_script.h"
@@ -143,6 +144,69 @@ TEST(Guard, the_directory_ends_what_a_tombstone_taught) {
   newer->exceptions = exceptions;
   c.context.snapshot = newer;
   c.client(query(sql)).lease(2);
+}
+
+// The savepoint took the guard along, so the key could leave: that is worth another try.
+TEST(Guard, a_key_that_left_after_its_savepoint_is_a_serialization_failure) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  const std::string sql = "UPDATE users SET name = 'x' WHERE id = " + key;
+  c.client(query("BEGIN") + query("SAVEPOINT a") + query(sql)).lease(0);
+  c.shard(begun() + ran("SAVEPOINT") + guard_passed() + complete("UPDATE 1") + ready('T'));
+  c.client(query("ROLLBACK TO a")).shard(complete("ROLLBACK") + ready('T'));
+  auto newer = std::make_shared<routing::Snapshot>(*c.context.snapshot);
+  ++newer->version;
+  auto exceptions = std::make_shared<routing::ExceptionMap>();
+  exceptions->emplace(routing::GroupKey{"public.users", key}, 2);
+  newer->exceptions = exceptions;
+  c.context.snapshot = newer;
+  c.hears("C(BEGIN) Z(T) C(SAVEPOINT) Z(T) C(UPDATE 1) Z(T) C(ROLLBACK) Z(T)");
+  c.client(query(sql)).shard(error("22012") + ready('E')).hears("E(40001) Z(E)");
+}
+
+// The owner's columns are others than the proxy knows: reloaded and planned again, once.
+TEST(Guard, a_write_of_another_key_than_planned_is_planned_again) {
+  Conversation c;
+  const std::string key = c.key_on(0);
+  const std::string sql = "INSERT INTO users VALUES ('x', " + key + ", 'e')";
+  c.client(query(sql)).lease(0).shard(guard_passed() + error("CDB06") + ready());
+  ASSERT_EQ(c.session->wait().kind, Wait::Kind::kControl);
+  auto newer = std::make_shared<routing::Snapshot>(*c.context.snapshot);
+  ++newer->version;
+  ++newer->registry_version;
+  std::swap(newer->tables[0].columns[0], newer->tables[0].columns[2]);
+  c.control(ReloadDone{newer});
+  c.shard(guard_passed(false) + error("CDB06") + ready());
+  c.hears("E(0A000) Z(I)").released().idle();
+}
+
+TEST(Guard, what_the_fence_says_in_a_statement_is_put_in_words) {
+  for (const auto& [code, sqlstate] : std::map<std::string, std::string>{
+           {"CDB02", "40001"}, {"CDB04", "40001"}, {"CDB05", "58000"}, {"CDB06", "0A000"}}) {
+    Conversation c;
+    c.client(query("BEGIN") + query("UPDATE users SET name = 'x' WHERE id = " + c.key_on(0)));
+    c.lease(0).shard(begun() + guard_passed() + error(code) + ready('E'));
+    c.hears("C(BEGIN) Z(T) E(" + sqlstate + ") Z(E)");
+  }
+}
+
+TEST(Guard, a_key_beyond_ASCII_needs_UTF8) {
+  Conversation c;
+  const std::string set = "SET client_encoding = 'LATIN1'";
+  c.client(query(set)).lease(0);
+  c.shard(complete("SET") + status("client_encoding", "LATIN1") + ready()).released();
+  c.hears("C(SET) S(client_encoding) Z(I)");
+  c.client(query("DELETE FROM accounts WHERE code = '\xe9'")).hears("E(0A000) Z(I)");
+  c.client(query("DELETE FROM accounts WHERE code = 'e'"));
+  EXPECT_EQ(c.session->wait().kind, Wait::Kind::kLease);
+}
+
+TEST(Guard, hints_in_comments_are_refused_until_they_mean_something) {
+  Conversation c;
+  c.client(query("/* collegedb.key = '1' */ DELETE FROM users WHERE id = 1"))
+      .hears("E(0A000) Z(I)");
+  c.client(query("/* of the application */ DELETE FROM users WHERE id = 1"));
+  EXPECT_EQ(c.session->wait().kind, Wait::Kind::kLease);
 }
 
 // A guarded key cannot leave while its transaction is open, whatever a snapshot says.

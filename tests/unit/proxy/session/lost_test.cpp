@@ -83,9 +83,11 @@ TEST(Lost, one_error_for_one_batch) {
 
 TEST(Lost, settings_of_a_segment_are_lost_with_it) {
   Conversation c({"db-east"});
-  c.client(parse("", "SET application_name = 'x'") + bind("") + execute() + flush()).lease(0);
-  c.shard(parsed() + bound() + complete("SET")).lost().discarded();
-  c.client(sync()).hears("1 2 C(SET) E(08006) Z(I)");
+  c.client(parse("", "SET application_name = 'x'") + bind("") + execute() + parse("", kNow) +
+           bind("") + execute() + flush());
+  c.lease(0).shard(columns() + row() + complete("SELECT 1") + ready());
+  c.shard(parsed() + bound()).lost().discarded();
+  c.client(sync()).hears("1 2 C(SET) 1 2 E(08006) Z(I)");
   c.client(query(kNow)).lease(0).sent("Q(" + kNow + ")");
 }
 

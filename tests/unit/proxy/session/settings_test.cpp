@@ -163,10 +163,28 @@ TEST(Settings, a_SET_undone_with_its_segment) {
   Conversation c({"db-east"});
   c.client(parse("", kSet) + bind("") + execute() + parse("", kNow) + bind("") + execute() +
            sync());
-  c.lease(0).shard(parsed() + bound() + complete("SET"));
+  c.lease(0).sent(kForce).shard(columns() + row() + complete("SELECT 1") + ready());
   c.shard(parsed() + error("22012") + ready());
   c.hears("1 2 C(SET) 1 E(22012) Z(I)").released();
-  c.client(query(kNow)).lease(0).sent("Q(" + kNow + ")");
+  // What the server connection still carries goes before the next statement.
+  c.client(query(kNow)).lease(0).sent("Q(RESET \"application_name\";)");
+}
+
+// It names no shard, so the statement after it may run on any.
+TEST(Settings, a_SET_before_a_keyed_statement_in_one_batch) {
+  Conversation c;
+  const std::string set = "SET timezone = 'utc'";
+  const std::string sql = "SELECT name FROM users WHERE id = " + c.key_on(2);
+  c.client(parse("", set) + bind("") + execute() + parse("", sql) + bind("") + execute() + sync());
+  EXPECT_NE(c.lease_any(), 2);
+  c.sent("Q(BEGIN;\n" + set + ") Q(ROLLBACK)");
+  c.shard(complete("BEGIN") + complete("SET") + status("TimeZone", "UTC") + ready('T') +
+          complete("ROLLBACK") + ready());
+  c.released().lease(2);
+  c.sent("Q(SELECT pg_catalog.set_config('timezone','UTC',false))");
+  c.shard(columns() + row() + complete("SELECT 1") + ready());
+  c.shard(guard_passed() + parsed() + bound() + row() + complete("SELECT 1") + ready());
+  c.released();
 }
 
 TEST(Settings, SET_LOCAL_ends_with_its_transaction) {
