@@ -44,11 +44,12 @@ std::optional<SqlError> Analyzer::run(const ::Node* statement) {
 
 void Analyzer::push(const void* node) {
   if (node == nullptr) return;
-  switch (tag_of(node)) {  // leaves that say nothing never enter the list
+  switch (tag_of(node)) {  // leaves never enter the list
     case T_A_Const:
-    case T_ColumnRef:
     case T_String:
       return;
+    case T_ColumnRef:
+      return add_attribute(*as<::ColumnRef>(node));
     case T_ParamRef:
       return visit_param(*as<::ParamRef>(node));
     default:

@@ -123,6 +123,25 @@ bool detaches_concurrently(const ::AlterTableStmt& stmt) {
   });
 }
 
+bool changes_inheritance(const ::AlterTableStmt& stmt) {
+  return std::ranges::any_of(cells(stmt.cmds), [](const ::ListCell& cell) {
+    const auto type = as<::AlterTableCmd>(cell.ptr_value)->subtype;
+    return type == AT_DetachPartition || type == AT_DetachPartitionFinalize ||
+           type == AT_AddInherit || type == AT_DropInherit;
+  });
+}
+
+// The SET clause of ALTER DATABASE, ROLE or SYSTEM; null for other commands and for RESET.
+const ::VariableSetStmt* stored_setting(const ::Node* node) {
+  const ::VariableSetStmt* setting = nullptr;
+  if (is(node, T_AlterRoleSetStmt)) setting = as<::AlterRoleSetStmt>(node)->setstmt;
+  if (is(node, T_AlterDatabaseSetStmt)) setting = as<::AlterDatabaseSetStmt>(node)->setstmt;
+  if (is(node, T_AlterSystemStmt)) setting = as<::AlterSystemStmt>(node)->setstmt;
+  const bool sets =
+      setting != nullptr && (setting->kind == VAR_SET_VALUE || setting->kind == VAR_SET_CURRENT);
+  return sets ? setting : nullptr;
+}
+
 bool alters_subscription_slots(const ::AlterSubscriptionStmt& stmt) {
   switch (stmt.kind) {
     case ALTER_SUBSCRIPTION_REFRESH:
@@ -336,6 +355,12 @@ void Analyzer::begin_ddl(const ::Node* node) {
       set_kind(command->kind, command->verb);
     }
   }
+  if (is(node, T_AlterTableStmt)) {
+    out_.changes_inheritance = changes_inheritance(*as<::AlterTableStmt>(node));
+  }
+  if (const ::VariableSetStmt* setting = stored_setting(node)) {
+    out_.name = to_lower(view(setting->name));
+  }
   if (refuses_block(node)) out_.kind = kDdlNoBlock;
   if (creates_temporary(node)) out_.kind = StatementKind::kCreateTemp;
   if (is(node, T_CreateSubscriptionStmt) && !creates_slot(*as<::CreateSubscriptionStmt>(node))) {
@@ -351,7 +376,10 @@ void Analyzer::create_table_as(const ::CreateTableAsStmt& stmt) {
   const ::RangeVar& target = *stmt.into->rel;
   add_table(target, level_, true);
   begin_inner(stmt.query);
-  if (stmt.objtype == OBJECT_MATVIEW) return set_kind(kDdl, "CREATE MATERIALIZED VIEW");
+  if (stmt.objtype == OBJECT_MATVIEW) {
+    out_.explained = StatementKind::kSelect;
+    return set_kind(kDdl, "CREATE MATERIALIZED VIEW");
+  }
   set_kind(is_temporary(target) ? StatementKind::kCreateTemp : StatementKind::kSelectInto,
            "CREATE TABLE AS");
 }

@@ -103,6 +103,11 @@ void Analyzer::from(std::span<const ::ListCell> clause, LevelScope& scope) {
 
   for (const Join& join : joins) {
     push(join.expr->quals);
+    if (join.expr->usingClause != nullptr || join.expr->isNatural) add_operator("=");
+    if (join.expr->alias != nullptr) add_row_alias(view(join.expr->alias->aliasname));
+    if (join.expr->join_using_alias != nullptr) {
+      add_row_alias(view(join.expr->join_using_alias->aliasname));
+    }
     if (!scope.too_wide()) {
       const ItemRange outermost = join.region ? regions[*join.region] : scope.all();
       join_conditions(join, outermost, scope);
@@ -219,6 +224,7 @@ void Analyzer::from_item(const ::Node* node, LevelScope& scope) {
     item.aliased = true;
     item.renamed = alias->colnames != nullptr;
   }
+  add_row_alias(item.name);
   scope.items.push_back(item);
 }
 
@@ -242,6 +248,7 @@ int Analyzer::add_item(const ::RangeVar& relation, LevelScope& scope, bool writt
     item.name = view(relation.alias->aliasname);
     item.aliased = true;
     item.renamed = relation.alias->colnames != nullptr;
+    if (item.renamed) add_row_alias(item.name);
   }
   scope.items.push_back(item);
   return item.table;

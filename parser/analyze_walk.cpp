@@ -38,6 +38,7 @@ bool Analyzer::visit_expression(const ::Node* node) {
       push_list(as<::List>(node));
       return true;
     case T_A_Expr:
+      add_operators(*as<::A_Expr>(node));
       push(as<::A_Expr>(node)->lexpr);
       push(as<::A_Expr>(node)->rexpr);
       return true;
@@ -48,6 +49,7 @@ bool Analyzer::visit_expression(const ::Node* node) {
       visit_cast(*as<::TypeCast>(node));
       return true;
     case T_TypeName:
+      add_type(*as<::TypeName>(node));
       push_list(as<::TypeName>(node)->typmods);
       return true;
     case T_CollateClause:
@@ -64,6 +66,9 @@ bool Analyzer::visit_expression(const ::Node* node) {
       push(as<::A_Indices>(node)->uidx);
       return true;
     case T_A_Indirection:
+      for (const ::ListCell& cell : cells(as<::A_Indirection>(node)->indirection)) {
+        if (is(cell.ptr_value, T_String)) add_attribute({}, string_of(cell.ptr_value));
+      }
       push(as<::A_Indirection>(node)->arg);
       push_list(as<::A_Indirection>(node)->indirection);
       return true;
@@ -74,6 +79,7 @@ bool Analyzer::visit_expression(const ::Node* node) {
       push_list(as<::RowExpr>(node)->args);
       return true;
     case T_CaseExpr:
+      if (as<::CaseExpr>(node)->arg != nullptr) add_operator("=");
       push(as<::CaseExpr>(node)->arg);
       push_list(as<::CaseExpr>(node)->args);
       push(as<::CaseExpr>(node)->defresult);
@@ -124,6 +130,9 @@ bool Analyzer::visit_clause(const ::Node* node) {
       if (as<::MultiAssignRef>(node)->colno == 1) push(as<::MultiAssignRef>(node)->source);
       return true;
     case T_SortBy:
+      if (as<::SortBy>(node)->useOp != nullptr) {
+        add_operator(last_of(as<::SortBy>(node)->useOp));
+      }
       push(as<::SortBy>(node)->node);
       return true;
     case T_WindowDef:
@@ -267,6 +276,9 @@ void Analyzer::refuse_param(const ::ParamRef& param) {
 
 void Analyzer::visit_sublink(const ::SubLink& link) {
   out_.select.has_sublink = true;
+  if (link.testexpr != nullptr) {
+    add_operator(link.operName != nullptr ? last_of(link.operName) : std::string_view("="));
+  }
   push(link.testexpr);
   push_query(link.subselect);
 }

@@ -12,10 +12,12 @@
 
 #include <boost/container/small_vector.hpp>
 #include <boost/unordered/unordered_flat_map.hpp>
+#include <boost/unordered/unordered_flat_set.hpp>
 #include <cstdint>
 #include <deque>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "parser/nodes.h"
@@ -122,6 +124,13 @@ class Analyzer {
   bool visit_clause(const ::Node* node);
   bool visit_query(const ::Node* node);
   void add_function(const ::List* name);
+  // What may call a function unseen (analyze_hidden.cpp).
+  void add_operators(const ::A_Expr& expr);
+  void add_operator(std::string_view name);
+  void add_type(const ::TypeName& type);
+  void add_attribute(const ::ColumnRef& column);
+  void add_attribute(std::string_view qualifier, std::string_view name);
+  void add_row_alias(std::string_view name);
 
   // --- data definition (analyze_definition.cpp)
   bool visit_definition(const ::Node* node);
@@ -214,6 +223,11 @@ class Analyzer {
   bool outer_ = false;
   bool own_level_ = false;
   std::vector<std::uint8_t> param_uses_;  // by $n: 0, 1, or 2 for more than once
+  // What is in Statement::operators, types, attributes and row_aliases already.
+  boost::unordered_flat_set<std::string_view> seen_operators_;
+  boost::unordered_flat_set<std::string_view> seen_types_;
+  boost::unordered_flat_set<std::pair<std::string_view, std::string_view>> seen_attributes_;
+  boost::unordered_flat_set<std::string_view> seen_aliases_;
   std::deque<CteScope> scopes_;
   std::deque<CteList> cte_lists_;
   std::optional<SqlError> error_;

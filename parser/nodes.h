@@ -82,4 +82,9 @@ template <class T>
   return is(node, T_String) ? view(as<::String>(node)->sval) : std::string_view();
 }
 
+// The last part of a qualified name.
+[[nodiscard]] inline std::string_view last_of(const ::List* names) noexcept {
+  return size_of(names) == 0 ? std::string_view() : string_of(at(names, size_of(names) - 1));
+}
+
 }  // namespace collegedb::parser

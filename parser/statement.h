@@ -128,6 +128,14 @@ struct FunctionCall {
   int level = 0;
 };
 
+// `qualifier.name` or `(expression).name` (no qualifier): a column, or the function `name` called
+// with the row or value as its only argument.
+struct Attribute {
+  std::string qualifier;
+  std::string name;
+  friend bool operator==(const Attribute&, const Attribute&) = default;
+};
+
 // `SELECT f(...)`, `SELECT * FROM f(...)`, `SELECT a, b FROM f(...)` with nothing else in it
 // (no WHERE, join, ORDER BY ...): the only shapes in which an admin function may be called.
 struct LoneCall {
@@ -182,7 +190,16 @@ struct Statement {
   int levels = 1;                       // number of query levels; 0 is the outermost
   std::vector<FunctionCall> functions;  // every call anywhere, built-in ones included
   bool uses_current_value = false;      // CURRENT_TIMESTAMP, CURRENT_USER ... (SQLValueFunction)
-  std::uint16_t max_param = 0;          // highest $n used
+
+  // What may call a function without looking like a call; each once, in the order found.
+  std::vector<std::string> operators;  // without schema; "=" for IN, USING and CASE x WHEN too
+  std::vector<std::string> types;      // of casts, column definitions ...; without schema and "[]"
+  std::vector<Attribute> attributes;
+  // Names in FROM whose columns are not those of a relation in `tables`: sub-selects, functions,
+  // references to a CTE, joins with an alias, relations with column aliases.
+  std::vector<std::string> row_aliases;
+
+  std::uint16_t max_param = 0;  // highest $n used
   // Each $n named more than once: the type the server gives it may come from another place than
   // the one looked at. In the order found, without repetition.
   std::vector<std::uint16_t> repeated_params;
@@ -205,7 +222,8 @@ struct Statement {
   bool has_modifying_cte = false;
 
   // Transaction control and session statements. Names of settings are in lower case; CLOSE ALL,
-  // DEALLOCATE ALL and UNLISTEN * have an empty name.
+  // DEALLOCATE ALL and UNLISTEN * have an empty name. ALTER DATABASE, ROLE or SYSTEM ... SET has
+  // the name of the setting; RESET there leaves it empty.
   std::string name;   // savepoint, GUC, cursor, channel, prepared statement, gid, "all"
   std::string value;  // SET: the value as set_config would take it (list items joined ", ")
   bool value_default = false;  // SET x TO DEFAULT
@@ -215,7 +233,10 @@ struct Statement {
   std::string isolation;   // "", "read committed", "repeatable read", "serializable", ...
   bool cursor_hold = false;
   bool explain_analyze = false;
-  // kExplain, kPrepare, kDeclareCursor, COPY (query): the kind below it, whose facts are here too.
+  // ALTER TABLE ... DETACH PARTITION, INHERIT or NO INHERIT.
+  bool changes_inheritance = false;
+  // kExplain, kPrepare, kDeclareCursor, COPY (query), CREATE MATERIALIZED VIEW: the kind below it,
+  // whose facts are here too.
   StatementKind explained = StatementKind::kOther;
 };
 

@@ -128,7 +128,11 @@ constexpr auto kJournalPrefixes = std::to_array<std::string_view>({
     "pg_wal_replay_",
 });
 
+// Those that take the type or the relation as a value run the code of domains, operator classes and
+// expression indexes.
 constexpr auto kOpaque = std::to_array<std::string_view>({
+    "array_in",
+    "array_recv",
     "brin_desummarize_range",
     "brin_summarize_new_values",
     "brin_summarize_range",
@@ -138,10 +142,21 @@ constexpr auto kOpaque = std::to_array<std::string_view>({
     "database_to_xml",
     "database_to_xml_and_xmlschema",
     "database_to_xmlschema",
+    "domain_in",
+    "domain_recv",
     "gin_clean_pending_list",
+    "multirange_in",
+    "multirange_recv",
+    "pg_input_error_info",
+    "pg_input_is_valid",
     "query_to_xml",
     "query_to_xml_and_xmlschema",
     "query_to_xmlschema",
+    "range_in",
+    "range_recv",
+    "record_in",
+    "record_recv",
+    "satisfies_hash_partition",
     "schema_to_xml",
     "schema_to_xml_and_xmlschema",
     "schema_to_xmlschema",
@@ -228,6 +243,14 @@ FunctionClass classify_builtin(std::string_view name) noexcept {
   const bool journal = std::ranges::any_of(
       kJournalPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
   return journal ? FunctionClass::kJournal : FunctionClass::kPlain;
+}
+
+std::span<const std::string_view> opaque_builtins() noexcept {
+  return kOpaque;
+}
+
+std::span<const std::string_view> session_builtins() noexcept {
+  return kSessionState;
 }
 
 bool is_builtin_aggregate(std::string_view name) noexcept {

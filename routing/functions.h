@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace collegedb::routing {
@@ -16,11 +17,17 @@ enum class FunctionClass : std::uint8_t {
   kJournal,       // acts on state that a database keeps outside tables and that must have one home,
                   // the journal shard: nextval, lo_*, pg_notify, pg_advisory_xact_lock,
                   // pg_cancel_backend, pg_read_file, replication slots ...
-  kOpaque,  // runs SQL or reads tables that the statement does not name: query_to_xml, ts_stat
+  kOpaque,        // runs SQL, reads tables or converts to types that the statement does not name:
+                  // query_to_xml, ts_stat, domain_in
 };
 
 // Class of a function in pg_catalog.
 [[nodiscard]] FunctionClass classify_builtin(std::string_view name) noexcept;
+
+// Names of the functions that run unknown SQL or act on the server session (kOpaque and
+// kSessionState): what must not be hidden in a view or a default either.
+[[nodiscard]] std::span<const std::string_view> opaque_builtins() noexcept;
+[[nodiscard]] std::span<const std::string_view> session_builtins() noexcept;
 
 // True for the built-in aggregates (count, sum, string_agg, ...).
 [[nodiscard]] bool is_builtin_aggregate(std::string_view name) noexcept;

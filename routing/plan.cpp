@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "routing/planner.h"
 
 namespace collegedb::routing {
@@ -97,8 +100,51 @@ SqlError unsupported(const parser::Statement& statement, StatementKind kind) {
   return make_error("0A000", what + " is not supported by the proxy", hint_for(kind));
 }
 
+// Settings that say what a statement means: sessions a pool opened before and after such a change
+// would disagree.
+bool is_stored_setting_refused(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kRefused = {"client_encoding",
+                                                        "role",
+                                                        "search_path",
+                                                        "session_authorization",
+                                                        "standard_conforming_strings",
+                                                        "transform_null_equals"};
+  return std::ranges::find(kRefused, name) != kRefused.end() || name.starts_with("collegedb.");
+}
+
+bool is_registered_or_dependent(const Planner& planner, const parser::TableRef& ref) {
+  const TableInfo* info = planner.snapshot.find_table(ref.name, planner.search_path);
+  return (info != nullptr && info->kind != TableKind::kLocal) ||
+         planner.snapshot.is_dependent(ref.name, planner.search_path);
+}
+
+// The reason why data definition must not run on all shards.
+std::optional<SqlError> definition_obstacle(const Planner& planner) {
+  const parser::Statement& statement = planner.statement();
+  const bool stores =
+      statement.kind == StatementKind::kDdl || statement.kind == StatementKind::kDdlNoBlock;
+  if (stores && !statement.name.empty() && is_stored_setting_refused(statement.name)) {
+    return make_error("0A000",
+                      statement.verb + " ... SET " + statement.name +
+                          " is not supported through the proxy: open server sessions would not "
+                          "follow",
+                      "Use SET in the sessions of the client, or its start-up options.");
+  }
+  if (!statement.changes_inheritance) return std::nullopt;
+  for (const parser::TableRef& ref : statement.tables) {
+    if (!is_registered_or_dependent(planner, ref)) continue;
+    return make_error("0A000",
+                      "changing the inheritance of table " + quoted(ref.name.name) +
+                          " is not supported: its rows are on all shards",
+                      "Create partitions with CREATE TABLE ... PARTITION OF, and DROP TABLE those "
+                      "that are no longer needed.");
+  }
+  return std::nullopt;
+}
+
 void plan_broadcast(Planner& planner) {
   Plan& plan = planner.plan;
+  if (auto error = definition_obstacle(planner)) return planner.refuse(std::move(*error));
   plan.writes = true;
   plan.transactional_ddl = planner.kind != StatementKind::kDdlNoBlock;
   for (const parser::TableRef& ref : planner.statement().tables) {
@@ -112,6 +158,7 @@ void plan_code(Planner& planner) {
   const parser::Statement& statement = planner.statement();
   planner.plan.writes = true;
   judge_calls(planner);
+  planner.opaque = statement.verb;
   if (planner.admin != nullptr) {
     const std::string& name = planner.admin->name.name;
     return planner.refuse(make_error("0A000", name + " cannot be called by " + statement.verb,
@@ -126,7 +173,13 @@ void plan_code(Planner& planner) {
   planner.settle(PlanKind::kJournal);
 }
 
-// SELECT INTO and CREATE TABLE AS over other than sharded tables make the table on every shard.
+// CREATE MATERIALIZED VIEW, for the planner: data definition with a query.
+bool is_materialized_view(const parser::Statement& statement) {
+  return statement.kind == StatementKind::kDdl && statement.explained == StatementKind::kSelect;
+}
+
+// SELECT INTO, CREATE TABLE AS and CREATE MATERIALIZED VIEW over other than sharded tables make the
+// relation on every shard.
 void plan_select_into(Planner& planner) {
   if (planner.is_explain() && planner.executes()) {
     return planner.refuse(make_error("0A000", "EXPLAIN ANALYZE of this statement is not supported",
@@ -139,6 +192,7 @@ void plan_select_into(Planner& planner) {
 
 void plan_family(Planner& planner) {
   const parser::Statement& statement = planner.statement();
+  if (is_materialized_view(statement)) planner.kind = StatementKind::kSelectInto;
   const Family family = family_of(planner.kind);
   if (planner.is_explain() && family != Family::kQuery) {
     return planner.refuse(make_error("0A000", "EXPLAIN of this statement is not supported",
@@ -174,6 +228,8 @@ std::shared_ptr<const Plan> make_plan(parser::Statement statement, const Snapsho
   plan->statement = std::move(statement);
   Planner planner(*plan, snapshot, search_path);
   plan_family(planner);
+  plan->opaque = !planner.opaque.empty() && plan->kind != PlanKind::kBroadcast &&
+                 plan->kind != PlanKind::kAdmin;
   if (plan->refused_by_placement && snapshot.shards.size() == 1) plan->kind = PlanKind::kJournal;
   return plan;
 }

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <cctype>
 
 #include "routing/functions.h"
 #include "routing/planner.h"
@@ -8,11 +10,30 @@ namespace {
 
 constexpr std::string_view kAdminPrefix = "collegedb_";
 
-// set_config(name, value, true) on its own: the only form whose third argument can be seen.
+// Settings that neither routing nor the reading of a statement depends on. Those of an application
+// have a dot in their name.
+bool is_harmless_setting(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kHarmless = {
+      "application_name", "idle_in_transaction_session_timeout", "lock_timeout",
+      "statement_timeout", "work_mem"};
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (lower.find('.') != std::string::npos) return !lower.starts_with("collegedb.");
+  return std::find(kHarmless.begin(), kHarmless.end(), lower) != kHarmless.end();
+}
+
+// set_config(name, value, true) on its own: the only form whose arguments can be seen. What SET
+// would have to check, or the session to remember, is left to SET LOCAL.
 bool sets_local_config(const parser::Statement& statement) {
   if (!statement.lone_call || statement.lone_call->function.name != "set_config") return false;
   const auto& arguments = statement.lone_call->arguments;
   if (arguments.size() != 3 || statement.functions.size() != 1) return false;
+  const parser::Value& name = arguments[0].value;
+  if (!arguments[0].name.empty() || name.kind != parser::Value::Kind::kString ||
+      !is_harmless_setting(name.text)) {
+    return false;
+  }
   const auto is_local = std::find_if(arguments.begin(), arguments.end(), [](const auto& argument) {
     return argument.name == "is_local";
   });
@@ -22,6 +43,10 @@ bool sets_local_config(const parser::Statement& statement) {
 
 void note_first(const parser::FunctionCall*& slot, const parser::FunctionCall& call) {
   if (slot == nullptr) slot = &call;
+}
+
+void note_opaque(Planner& planner, const parser::FunctionCall& call) {
+  if (planner.opaque.empty()) planner.opaque = "function " + call_text(call);
 }
 
 }  // namespace
@@ -89,7 +114,7 @@ void judge_calls(Planner& planner) {
       continue;
     }
     if (!is_builtin(planner.snapshot, call.name)) {
-      note_first(planner.opaque, call);
+      note_opaque(planner, call);
       continue;
     }
     switch (classify_builtin(call.name.name)) {
@@ -106,7 +131,7 @@ void judge_calls(Planner& planner) {
         note_first(planner.journal, call);
         break;
       case FunctionClass::kOpaque:
-        note_first(planner.opaque, call);
+        note_opaque(planner, call);
         break;
     }
   }

@@ -62,9 +62,24 @@ void refuse_session_state(Planner& planner) {
 
 SqlError opaque_call(const Planner& planner) {
   return make_error(ErrorCode::kKeyRequired,
-                    "function " + call_text(*planner.opaque) +
-                        " may read or write sharded tables, and no key says where",
-                    "Write what the function does as statements restricted to one key.");
+                    planner.opaque + " may read or write sharded tables, and no key says where",
+                    "Write what the code does as statements restricted to one key.");
+}
+
+// Refused: what a catalog says is of one server, and pg_settings of one server session.
+bool writes_catalog(Planner& planner) {
+  if (planner.kind == StatementKind::kLockTable) return false;
+  for (const parser::TableRef& ref : planner.statement().tables) {
+    if (!ref.written) continue;
+    const parser::QualifiedName name = planner.snapshot.resolve(ref.name, planner.search_path);
+    if (name.schema != "pg_catalog") continue;
+    planner.refuse(make_error(
+        "0A000",
+        "writing to system relation " + quoted(name.name) + " is not supported through the proxy",
+        name.name == "pg_settings" ? "Use SET." : "Use the statements of data definition."));
+    return true;
+  }
+  return false;
 }
 
 // ---- statements without sharded tables
@@ -92,11 +107,11 @@ SqlError reference_write(const Planner& planner) {
 
 void plan_unsharded(Planner& planner) {
   Plan& plan = planner.plan;
-  if (planner.opaque != nullptr && planner.snapshot.has_sharded_tables()) {
+  if (!planner.opaque.empty() && planner.snapshot.has_sharded_tables()) {
     return planner.refuse_placement(opaque_call(planner));
   }
   if (touches_reference_rows(planner)) return planner.refuse_placement(reference_write(planner));
-  if (planner.local > 0 || planner.journal != nullptr || planner.opaque != nullptr) {
+  if (planner.local > 0 || planner.journal != nullptr || !planner.opaque.empty()) {
     return planner.settle(PlanKind::kJournal);
   }
   if (planner.reference > 0) return planner.settle(PlanKind::kReference);
@@ -179,11 +194,11 @@ bool is_plain_read(const Planner& planner) {
   const parser::Statement& statement = planner.statement();
   const parser::SelectShape& shape = statement.select;
   return statement.kind == StatementKind::kSelect && statement.tables.size() == 1 &&
-         statement.levels == 1 && !statement.tables[0].nullable && planner.opaque == nullptr &&
-         !planner.plan.many_keys && !shape.has_locking && !shape.has_aggregate &&
-         !has_aggregate_call(statement) && !shape.has_group_by && !shape.has_having &&
-         !shape.has_window && !shape.has_set_operation && !shape.has_sublink && !shape.has_cte &&
-         !shape.has_subquery;
+         statement.levels == 1 && !statement.tables[0].nullable && planner.opaque.empty() &&
+         planner.aggregate == nullptr && !planner.plan.many_keys && !shape.has_locking &&
+         !shape.has_aggregate && !has_aggregate_call(statement) && !shape.has_group_by &&
+         !shape.has_having && !shape.has_window && !shape.has_set_operation && !shape.has_sublink &&
+         !shape.has_cte && !shape.has_subquery;
 }
 
 // What keeps a keyless SELECT from being answered by the rows of all shards one after the other;
@@ -204,7 +219,8 @@ std::string scatter_obstacle(const Planner& planner) {
   if (shape.has_window) return "a window function";
   if (shape.has_order_by) return "ORDER BY";
   if (shape.has_limit) return "LIMIT or OFFSET";
-  if (!shape.is_count_star && (shape.has_aggregate || has_aggregate_call(statement))) {
+  if (!shape.is_count_star &&
+      (shape.has_aggregate || has_aggregate_call(statement) || planner.aggregate != nullptr)) {
     return "an aggregate other than count(*) alone";
   }
   for (std::size_t i = 0; i < planner.tables.size(); ++i) {
@@ -233,7 +249,7 @@ SqlError several_keys(const TableInfo& table) {
 void plan_keyless(Planner& planner, const Restriction& restriction) {
   const TableInfo& table = *planner.tables[restriction.unrestricted];
   if (restriction.several) return planner.refuse_placement(several_keys(table));
-  if (planner.opaque != nullptr) return planner.refuse_placement(opaque_call(planner));
+  if (!planner.opaque.empty()) return planner.refuse_placement(opaque_call(planner));
   if (is_write_kind(planner.kind)) return planner.refuse_placement(keyless_write(planner, table));
   const std::string part = scatter_obstacle(planner);
   if (!part.empty()) {
@@ -273,11 +289,13 @@ void plan_query(Planner& planner) {
   const parser::Statement& statement = planner.statement();
   resolve_tables(planner);
   judge_calls(planner);
+  judge_hidden_code(planner);
   if (planner.admin != nullptr) return plan_admin(planner);
   if (planner.session_state != nullptr) return refuse_session_state(planner);
+  if (writes_catalog(planner)) return;
   planner.plan.writes =
       planner.executes() && (is_write_kind(planner.kind) || statement.has_modifying_cte ||
-                             statement.select.has_locking || planner.opaque != nullptr);
+                             statement.select.has_locking || !planner.opaque.empty());
   if (planner.dependent != nullptr) {
     return planner.refuse_placement(
         unroutable("relation " + quoted(planner.dependent->name.name) +

@@ -146,10 +146,12 @@ bool check_assignments(Planner& planner) {
 
 bool writes_are_known(const Planner& planner) {
   const auto target = planner.target();
-  if (!target || planner.opaque != nullptr || planner.statement().has_modifying_cte) return false;
+  if (!target || !planner.opaque.empty() || planner.statement().has_modifying_cte) return false;
   const TableInfo& table = *planner.tables[*target];
   if (table.user_triggers) return false;
   if (planner.kind != parser::StatementKind::kInsert) return true;
+  // Which value is the key depends on the order of the columns as the owner has them now.
+  if (planner.statement().insert_columns.empty()) return false;
   const auto& assignments = planner.statement().assignments;
   // The conflicting row may have had another key.
   const bool takes_key = std::any_of(assignments.begin(), assignments.end(), [&](const auto& a) {

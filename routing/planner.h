@@ -1,6 +1,7 @@
 // The parts of make_plan. Internal to routing/plan*.
 //
-// Flow: plan.cpp picks by kind of statement; plan_facts.cpp resolves tables and judges calls;
+// Flow: plan.cpp picks by kind of statement; plan_facts.cpp resolves tables and judges calls,
+// plan_hidden.cpp those that do not look like calls;
 // plan_query.cpp decides among journal, reference, no table, keyed and scatter; plan_keys.cpp finds
 // the key of each sharded table; plan_write.cpp has the rules of INSERT and UPDATE.
 #pragma once
@@ -36,7 +37,10 @@ struct Planner {
   const parser::FunctionCall* session_state = nullptr;
   const parser::FunctionCall* journal = nullptr;
   const parser::FunctionCall* transaction = nullptr;
-  const parser::FunctionCall* opaque = nullptr;
+  // What runs code the proxy does not know, in words for messages; empty = nothing does.
+  std::string opaque;
+  // An attribute that may be an aggregate over the rows.
+  const parser::Attribute* aggregate = nullptr;
 
   [[nodiscard]] const parser::Statement& statement() const { return plan.statement; }
   [[nodiscard]] bool is_explain() const {
@@ -63,6 +67,8 @@ struct Planner {
 // plan_facts.cpp
 void resolve_tables(Planner& planner);
 void judge_calls(Planner& planner);
+// Calls that do not look like calls (plan_hidden.cpp). REQUIRES: resolve_tables.
+void judge_hidden_code(Planner& planner);
 [[nodiscard]] bool is_builtin(const Snapshot& snapshot, const parser::QualifiedName& name);
 [[nodiscard]] std::string quoted(std::string_view identifier);          // "users"
 [[nodiscard]] std::string call_text(const parser::FunctionCall& call);  // public.f()

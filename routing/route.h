@@ -64,6 +64,13 @@ struct Plan {
   std::vector<KeySource> key_assignments;
 
   bool writes = false;  // must be guarded as a write
+  // Runs code the proxy does not know: calls a function that did not come with the server or that
+  // runs SQL text, visibly or through an operator, type, attribute, view, trigger, default and the
+  // like (HiddenCode), or is CALL or DO. Such code may leave anything behind in the server session
+  // that runs it (settings, session locks, temporary tables, prepared statements, LISTEN), after
+  // the transaction too; EXPLAIN of it as well, since planning folds constants. Never set for what
+  // the control plane runs on sessions of its own (kBroadcast, kAdmin).
+  bool opaque = false;
   // Reads: a plain key-restricted single-table SELECT without locking, aggregates, sub-selects or
   // joins, so that an empty result is the only way rows can be missing.
   bool plain_read = false;

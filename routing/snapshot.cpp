@@ -7,9 +7,7 @@
 namespace collegedb::routing {
 namespace {
 
-bool equal(const parser::QualifiedName& name, std::string_view schema, std::string_view relation) {
-  return name.name == relation && name.schema == schema;
-}
+constexpr std::string_view kCatalog = "pg_catalog";
 
 }  // namespace
 
@@ -21,34 +19,51 @@ std::size_t GroupKeyHash::operator()(const GroupKey& value) const noexcept {
   return (*this)(GroupKeyView{value.group, value.key});
 }
 
+std::size_t NameHash::operator()(const parser::QualifiedName& name) const noexcept {
+  return hash_bytes_extended(name.name, hash_bytes_extended(name.schema, 0));
+}
+
+parser::QualifiedName Snapshot::resolve(const parser::QualifiedName& name,
+                                        const std::vector<std::string>& search_path) const {
+  if (!name.schema.empty()) return name;
+  const auto exists = [&](const parser::QualifiedName& candidate) {
+    const auto same = [&](const parser::QualifiedName& other) { return other == candidate; };
+    return homonyms.contains(candidate) || std::ranges::any_of(tables, same, &TableInfo::name) ||
+           std::ranges::any_of(dependent_relations, same) || hidden.read.contains(candidate) ||
+           hidden.written.contains(candidate);
+  };
+  parser::QualifiedName candidate{std::string(kCatalog), name.name};
+  if (std::ranges::find(search_path, kCatalog) == search_path.end() && exists(candidate)) {
+    return candidate;
+  }
+  for (const std::string& schema : search_path) {
+    candidate.schema = schema;
+    if (exists(candidate)) return candidate;
+  }
+  return name;
+}
+
 const TableInfo* Snapshot::find_table(const parser::QualifiedName& name,
                                       const std::vector<std::string>& search_path) const {
-  const auto in_schema = [&](std::string_view schema) -> const TableInfo* {
-    const auto found = std::find_if(tables.begin(), tables.end(), [&](const TableInfo& table) {
-      return equal(table.name, schema, name.name);
-    });
-    return found == tables.end() ? nullptr : &*found;
-  };
-  if (!name.schema.empty()) return in_schema(name.schema);
-  for (const std::string& schema : search_path) {
-    if (const TableInfo* table = in_schema(schema)) return table;
-  }
-  return nullptr;
+  const parser::QualifiedName resolved = resolve(name, search_path);
+  const auto found = std::ranges::find(tables, resolved, &TableInfo::name);
+  return found == tables.end() ? nullptr : &*found;
+}
+
+const BrokenTable* Snapshot::find_broken(const parser::QualifiedName& name) const {
+  const auto found =
+      std::find_if(broken_tables.begin(), broken_tables.end(), [&](const BrokenTable& table) {
+        return table.name.name == name.name &&
+               (name.schema.empty() || name.schema == table.name.schema);
+      });
+  return found == broken_tables.end() ? nullptr : &*found;
 }
 
 bool Snapshot::is_dependent(const parser::QualifiedName& name,
                             const std::vector<std::string>& search_path) const {
-  const auto in_schema = [&](std::string_view schema) {
-    return std::any_of(dependent_relations.begin(), dependent_relations.end(),
-                       [&](const auto& relation) { return equal(relation, schema, name.name); });
-  };
-  if (dependent_relations.empty()) return false;
-  if (!name.schema.empty()) return in_schema(name.schema);
-  for (const std::string& schema : search_path) {
-    if (in_schema(schema)) return true;
-    if (find_table({schema, name.name}, {}) != nullptr) return false;
-  }
-  return false;
+  return !dependent_relations.empty() &&
+         std::ranges::find(dependent_relations, resolve(name, search_path)) !=
+             dependent_relations.end();
 }
 
 std::optional<ShardId> Snapshot::find_shard(std::string_view name) const {

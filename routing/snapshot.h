@@ -47,7 +47,35 @@ struct TableInfo {
   std::string key_column;  // kSharded
   KeyType key_type = KeyType::kText;
   std::vector<ColumnInfo> columns;  // attnum order, dropped ones left out
-  bool user_triggers = false;  // other triggers than collegedb's own: the insert fence stays on
+  // Other triggers than collegedb's own, or defaults, constraints, types or indexes that call code
+  // the proxy does not know: the insert fence stays on.
+  bool user_triggers = false;
+};
+
+struct NameHash {
+  std::size_t operator()(const parser::QualifiedName& name) const noexcept;
+};
+using NameSet = boost::unordered_flat_set<parser::QualifiedName, NameHash>;
+using WordSet = boost::unordered_flat_set<std::string>;
+
+// What runs code the proxy does not know without being a visible call: "code" is a function of a
+// user in a language other than internal and C, or a built-in one that runs SQL text or depends on
+// the server session. Names of operators, types and attributes are without schema: each counts
+// whatever the search_path, overloaded or not.
+struct HiddenCode {
+  WordSet operators;
+  WordSet types;       // naming one may convert a value to it, or compare it
+  WordSet attributes;  // functions of one argument: x.f means f(x) where x has no column f
+  // Columns named like one of `attributes`: there the column is meant.
+  struct Column {
+    parser::QualifiedName relation;
+    std::string name;
+  };
+  std::vector<Column> columns;
+  NameSet read;     // views, policies, ...: reading the relation runs code
+  NameSet written;  // triggers, rules, defaults, constraints, ...: writing it does
+  // A cast between built-in types calls code wherever the server finds it fit.
+  bool casts = false;
 };
 
 // One exception of the directory: this key of this group lives on `shard`.
@@ -83,6 +111,14 @@ struct Shard {
   bool member = true;
 };
 
+// A registered table that is not what it was registered as. It is also among the tables and the
+// dependent relations: statements that name it are refused, and no look for rows passes over it.
+struct BrokenTable {
+  parser::QualifiedName name;
+  std::string reason;
+  friend bool operator==(const BrokenTable&, const BrokenTable&) = default;
+};
+
 struct Snapshot {
   // Order of this value among all that one process has loaded; strictly increasing.
   std::uint64_t version = 0;
@@ -100,15 +136,26 @@ struct Snapshot {
   // views over them (through any number of views), partitions, inheritance children and parents.
   // The journal shard holds only part of such rows, so statements that name one are refused.
   std::vector<parser::QualifiedName> dependent_relations;
+  HiddenCode hidden;
+  // Every relation that bears the name of a relation in `tables`, dependent_relations or `hidden`,
+  // and all of pg_catalog: what a name means along the search_path.
+  NameSet homonyms;
+  std::vector<BrokenTable> broken_tables;
   // Names in pg_catalog: a call of anything else is opaque to routing. A name that some other
   // schema overloads is to be left out, since the call may resolve there.
   boost::unordered_flat_set<std::string> builtin_functions;
   // Of these, the volatile ones and those that change session state are in routing/functions.h.
 
-  // nullptr when no such table is registered. An empty schema is looked up along `search_path`
-  // (schemas in order; "$user" must already be replaced).
+  // The name with the schema PostgreSQL finds it in: pg_catalog first unless `search_path` (schemas
+  // in order; "$user" must already be replaced) lists it, then the first schema with a relation of
+  // that name, registered or not. Unchanged when it has a schema, or when no relation is known.
+  [[nodiscard]] parser::QualifiedName resolve(const parser::QualifiedName& name,
+                                              const std::vector<std::string>& search_path) const;
+  // nullptr when resolve(name) is no registered table.
   [[nodiscard]] const TableInfo* find_table(const parser::QualifiedName& name,
                                             const std::vector<std::string>& search_path) const;
+  // The first of broken_tables that `name` may mean, whatever the search path; nullptr = none.
+  [[nodiscard]] const BrokenTable* find_broken(const parser::QualifiedName& name) const;
   // True when `name` means one of dependent_relations (by the same rules).
   [[nodiscard]] bool is_dependent(const parser::QualifiedName& name,
                                   const std::vector<std::string>& search_path) const;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "migration/table_catalog.h"
+#include "routing/hidden_reader.h"
 
 namespace collegedb::routing {
 namespace {
@@ -145,20 +146,33 @@ Catalog read_catalog(ControlSession& session, const std::vector<RegisteredTable>
   return catalog;
 }
 
-// The registered key type of a table, checked against the column as it is.
-KeyType checked_key_type(ControlSession& session, const RegisteredTable& table) {
+std::optional<KeyType> key_type_named(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(KeyType::kNumeric0); ++i) {
+    if (const auto type = static_cast<KeyType>(i); name_of(type) == name) {
+      return type;
+    }
+  }
+  return std::nullopt;
+}
+
+// The registered key type of a table, checked against the column as it is. A table that is not what
+// it was registered as is noted as broken.
+KeyType checked_key_type(ControlSession& session, const RegisteredTable& table,
+                         Snapshot& snapshot) {
   const auto key = migration::describe_key(session, table.name, table.key_column);
+  std::string reason;
   if (key.has_error()) {
-    unverified(session, "table " + table.name.qualified + ": " + key.error().message,
-               "Change registered tables only through the proxy.");
+    reason = "table " + table.name.qualified + ": " + key.error().message;
+  } else if (!table.key_type.empty() && name_of(key->type) != table.key_type) {
+    reason = "key column " + table.name.qualified + "." + table.key_column + " is of type " +
+             std::string(name_of(key->type)) + " but was registered as " + table.key_type;
+  } else {
+    return key->type;
   }
-  if (!table.key_type.empty() && name_of(key->type) != table.key_type) {
-    unverified(session,
-               "key column " + table.name.qualified + "." + table.key_column + " is of type " +
-                   std::string(name_of(key->type)) + " but was registered as " + table.key_type,
-               "Change registered tables only through the proxy.");
-  }
-  return key->type;
+  const parser::QualifiedName name{table.name.schema, table.name.name};
+  snapshot.dependent_relations.push_back(name);
+  snapshot.broken_tables.push_back({name, std::move(reason)});
+  return key_type_named(table.key_type).value_or(KeyType::kText);
 }
 
 // Views over registered tables, through any number of views, and relatives by inheritance or
@@ -212,7 +226,7 @@ void add_tables(ControlSession& session, const std::vector<RegisteredTable>& tab
         // Not there yet, so its key has no type: nothing can be taken for a key of it.
         info.key_column.clear();
       } else {
-        info.key_type = checked_key_type(session, table);
+        info.key_type = checked_key_type(session, table, snapshot);
       }
     }
     snapshot.tables.push_back(std::move(info));
@@ -231,6 +245,12 @@ void read_builtin_functions(ControlSession& session, Snapshot& snapshot) {
   snapshot.builtin_functions.reserve(static_cast<std::size_t>(rows.size()));
   for (int i = 0; i < rows.size(); ++i) {
     snapshot.builtin_functions.insert(rows.text(i, 0));
+  }
+}
+
+void mark_hidden_writes(Snapshot& snapshot) {
+  for (TableInfo& table : snapshot.tables) {
+    table.user_triggers = table.user_triggers || snapshot.hidden.written.contains(table.name);
   }
 }
 
@@ -284,9 +304,13 @@ LoadedSnapshot read_snapshot(ControlSession& journal, const Config& config,
   if (previous != nullptr &&
       previous->versions.registry_version == loaded.versions.registry_version) {
     snapshot.builtin_functions = previous->snapshot.builtin_functions;
+    snapshot.hidden = previous->snapshot.hidden;
+    snapshot.homonyms = previous->snapshot.homonyms;
   } else {
     read_builtin_functions(journal, snapshot);
+    read_hidden_code(journal, snapshot);
   }
+  mark_hidden_writes(snapshot);
   transaction.commit();
   return loaded;
 }
@@ -321,6 +345,8 @@ LoadedSnapshot static_snapshot(ControlSession& first_shard, const Config& config
   add_tables(first_shard, tables, snapshot);
   snapshot.exceptions = std::make_shared<const ExceptionMap>();
   read_builtin_functions(first_shard, snapshot);
+  read_hidden_code(first_shard, snapshot);
+  mark_hidden_writes(snapshot);
   loaded.versions = {0, 0, 0, 0};
   return loaded;
 }

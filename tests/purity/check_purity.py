@@ -23,7 +23,7 @@ PURE = {
     "collegedb_session": ["proxy/session/*"],
     "collegedb_machine": ["migration/machine*"],
 }
-NOT_PURE = {f"routing/{stem}.{suffix}" for stem in ("store", "snapshot_reader")
+NOT_PURE = {f"routing/{stem}.{suffix}" for stem in ("store", "snapshot_reader", "hidden_reader")
             for suffix in ("h", "cpp")}
 
 FORBIDDEN_HEADERS = re.compile(

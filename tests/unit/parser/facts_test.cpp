@@ -349,6 +349,78 @@ TEST(CurrentValue, IsNoticed) {
   EXPECT_FALSE(one("SELECT now()").uses_current_value);
 }
 
+std::string hidden(std::string_view sql) {
+  const Statement statement = one(sql);
+  std::string text = joined(statement.operators) + " | " + joined(statement.types) + " |";
+  for (const Attribute& attribute : statement.attributes) {
+    text += " " + attribute.qualifier + "." + attribute.name;
+  }
+  return text + " | " + joined(statement.row_aliases);
+}
+
+TEST(HiddenCalls, OperatorsOfEveryForm) {
+  EXPECT_EQ(hidden("SELECT 1 @@@ 2, - a, a OPERATOR(s.+) b"), "@@@ - + |  | | ");
+  EXPECT_EQ(hidden("SELECT 1 FROM t WHERE a IN (1, 2) AND b LIKE 'x' AND c IN (1)"),
+            "= ~~ |  | | ");
+  EXPECT_EQ(hidden("SELECT 1 FROM t WHERE a BETWEEN 1 AND 2"), ">= <= < > |  | | ");
+  EXPECT_EQ(hidden("SELECT 1 FROM t WHERE a <-> ALL (SELECT 1) AND b IN (SELECT 2)"),
+            "<-> = |  | | ");
+  EXPECT_EQ(hidden("SELECT CASE a WHEN 1 THEN 2 END FROM t ORDER BY a USING @<"), "= @< |  | | ");
+  EXPECT_EQ(hidden("SELECT 1 FROM t JOIN u USING (a)"), "= |  | | ");
+  EXPECT_EQ(hidden("SELECT NULLIF(a, 1), a IS DISTINCT FROM 1 FROM t"), "= |  | | ");
+  EXPECT_EQ(hidden("UPDATE t SET a = 1 !!! 2 WHERE b = 1"), "!!! = |  | | ");
+  EXPECT_EQ(hidden("INSERT INTO t VALUES (1 !!! 2) ON CONFLICT (a) DO UPDATE SET b = 1 @@@ 2"),
+            "!!! @@@ |  | | ");
+}
+
+TEST(HiddenCalls, TypesOfEveryForm) {
+  EXPECT_EQ(hidden("SELECT 1::posint, CAST(2 AS s.even), posint '3', '{4}'::arr[], 5::int"),
+            " | posint even arr int4 | | ");
+  EXPECT_EQ(hidden("SELECT * FROM f() AS g(a posint)"), " | posint | | g");
+  EXPECT_EQ(hidden("SELECT * FROM xmltable('/a' PASSING x COLUMNS b posint PATH 'b') y"),
+            " | posint | | y");
+}
+
+TEST(HiddenCalls, AttributesAndWhatTheyMayMean) {
+  EXPECT_EQ(hidden("SELECT u.fullname, v FROM s.users u WHERE u.id = 1"),
+            "= |  | u.id u.fullname | ");
+  EXPECT_EQ(hidden("SELECT (u).fullname, (f()).a.b, s.t.c FROM t u"),
+            " |  | .fullname .a .b t.c | ");
+  EXPECT_EQ(hidden("SELECT u.*, u.a[1] FROM u"), " |  | u.a | ");
+  EXPECT_EQ(hidden("SELECT x.a FROM (SELECT 1) x, f() g, t AS r (a), (a JOIN b ON true) AS j"),
+            " |  | x.a | x g r j");
+  EXPECT_EQ(hidden("WITH c AS (SELECT 1) SELECT * FROM c, c d"), " |  | | c d");
+  EXPECT_EQ(hidden("INSERT INTO t VALUES (1) ON CONFLICT (a) DO UPDATE SET b = excluded.slug"),
+            " |  | excluded.slug | ");
+}
+
+TEST(Definition, StoredSettingsAreNamed) {
+  EXPECT_EQ(one("ALTER ROLE bob SET Search_Path = s").name, "search_path");
+  EXPECT_EQ(one("ALTER ROLE bob IN DATABASE d SET search_path TO DEFAULT").name, "");
+  EXPECT_EQ(one("ALTER DATABASE d SET role FROM CURRENT").name, "role");
+  EXPECT_EQ(one("ALTER SYSTEM SET search_path = s").name, "search_path");
+  EXPECT_EQ(one("ALTER ROLE bob RESET search_path").name, "");
+}
+
+TEST(Definition, ChangesOfInheritanceAreNoticed) {
+  for (const auto* sql :
+       {"ALTER TABLE t DETACH PARTITION p", "ALTER TABLE t INHERIT p",
+        "ALTER TABLE t DETACH PARTITION p CONCURRENTLY",
+        "ALTER TABLE t DETACH PARTITION p FINALIZE", "ALTER TABLE t ADD a int, NO INHERIT p"}) {
+    EXPECT_TRUE(one(sql).changes_inheritance) << sql;
+  }
+  EXPECT_FALSE(one("ALTER TABLE t ATTACH PARTITION p DEFAULT").changes_inheritance);
+  EXPECT_EQ(tables(one("ALTER TABLE t DETACH PARTITION p")), "t@0, p@0");
+  EXPECT_EQ(tables(one("ALTER TABLE t NO INHERIT s.p")), "t@0, s.p@0");
+}
+
+TEST(Definition, AMaterializedViewHasAQuery) {
+  const Statement view = one("CREATE MATERIALIZED VIEW m AS SELECT * FROM t");
+  EXPECT_EQ(view.kind, StatementKind::kDdl);
+  EXPECT_EQ(view.explained, StatementKind::kSelect);
+  EXPECT_EQ(tables(view), "m@0 written, t@0");
+}
+
 TEST(Levels, AreCounted) {
   EXPECT_EQ(one("SELECT 1").levels, 1);
   EXPECT_EQ(one("SELECT (SELECT 1), (SELECT (SELECT 2))").levels, 4);

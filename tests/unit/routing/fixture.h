@@ -37,6 +37,8 @@ inline TableInfo unsharded(std::string name, TableKind kind) {
 
 // users(id int8, name, email) and orders(user_id int8, id, total) in one group; accounts(code text)
 // alone; t(user_id int4) of the case lists; countries everywhere; notes on the journal shard.
+// Hidden code of the users: operator !!!, type posint, functions fullname(x) and name(x), view
+// calling_view, triggers of table audited. Unregistered relations: s.users, s.calling_view.
 inline Snapshot cluster(const std::vector<std::string>& shards = {"db-east", "db-west",
                                                                   "db-north"}) {
   Snapshot snapshot;
@@ -55,6 +57,13 @@ inline Snapshot cluster(const std::vector<std::string>& shards = {"db-east", "db
       unsharded("countries", TableKind::kReference),
       unsharded("notes", TableKind::kLocal)};
   snapshot.dependent_relations = {{"public", "active_users"}};
+  snapshot.hidden.operators = {"!!!"};
+  snapshot.hidden.types = {"posint"};
+  snapshot.hidden.attributes = {"fullname", "name"};
+  snapshot.hidden.columns = {{{"public", "notes"}, "fullname"}};
+  snapshot.hidden.read = {{"public", "calling_view"}};
+  snapshot.hidden.written = {{"public", "audited"}};
+  snapshot.homonyms = {{"pg_catalog", "pg_settings"}, {"s", "users"}, {"s", "calling_view"}};
   for (const char* name : {"lower",
                            "count",
                            "sum",

@@ -47,6 +47,13 @@ TEST(Functions, Classes) {
       {"pg_total_relation_size", FunctionClass::kJournal},
       {"query_to_xml", FunctionClass::kOpaque},
       {"ts_stat", FunctionClass::kOpaque},
+      {"ts_rewrite", FunctionClass::kOpaque},
+      {"cursor_to_xml", FunctionClass::kOpaque},
+      {"schema_to_xmlschema", FunctionClass::kOpaque},
+      {"database_to_xml_and_xmlschema", FunctionClass::kOpaque},
+      {"domain_in", FunctionClass::kOpaque},
+      {"pg_input_is_valid", FunctionClass::kOpaque},
+      {"satisfies_hash_partition", FunctionClass::kOpaque},
       {"table_to_xml_and_xmlschema", FunctionClass::kOpaque},
   };
   for (const Row& row : kRows) EXPECT_EQ(classify_builtin(row.name), row.expected) << row.name;

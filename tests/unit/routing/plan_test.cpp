@@ -81,7 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Row{"SELECT 1", "no table"}, Row{"VALUES (1), (2)", "no table"},
         Row{"SELECT now(), version()", "no table"},
-        Row{"SELECT set_config('a', 'b', true)", "no table"},
+        Row{"SELECT set_config('app.user', 'b', true)", "no table"},
+        Row{"SELECT set_config('Lock_Timeout', '1s', true)", "no table"},
         Row{"SELECT pg_advisory_unlock_all()", "no table"}, Row{"UNLISTEN *", "no table"},
         Row{"SELECT * FROM countries", "reference"},
         Row{"SELECT * FROM countries a, countries b ORDER BY 1", "reference"},
@@ -257,9 +258,13 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"SELECT pg_advisory_lock(1)", "refuse: pg_advisory_lock() is not supported"},
         Row{"SELECT lastval()", "refuse: lastval() is not supported"},
         Row{"SELECT setseed(0.5) FROM users WHERE id = 1", "refuse: setseed() is not supported"},
-        Row{"SELECT set_config('a', 'b', false)", "refuse: set_config()"},
-        Row{"SELECT set_config('a', 'b', $1)", "refuse: set_config()"},
-        Row{"SELECT set_config('a', 'b', true) FROM users WHERE id = 1", "refuse: set_config()"},
+        Row{"SELECT set_config('app.user', 'b', false)", "refuse: set_config()"},
+        Row{"SELECT set_config('search_path', 's', true)", "refuse: set_config()"},
+        Row{"SELECT set_config('collegedb.guarded', 'on', true)", "refuse: set_config()"},
+        Row{"SELECT set_config($1, 'b', true)", "refuse: set_config()"},
+        Row{"SELECT set_config('app.user', 'b', $1)", "refuse: set_config()"},
+        Row{"SELECT set_config('app.user', 'b', true) FROM users WHERE id = 1",
+            "refuse: set_config()"},
         Row{"CREATE TEMP TABLE x (a int)", "refuse: CREATE TABLE of a temporary object"},
         Row{"CREATE TEMP TABLE x AS SELECT 1", "refuse: CREATE TABLE AS of a temporary object"},
         Row{"SELECT * INTO TEMP x FROM users", "refuse: SELECT INTO of a temporary object"},
@@ -279,6 +284,73 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"SELECT public.collegedb_pools()", "refuse: function collegedb_pools"},
         Row{"EXPLAIN SELECT collegedb_pools()", "refuse: function collegedb_pools"},
         Row{"CALL collegedb_recover()", "refuse: collegedb_recover cannot be called by CALL"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    HiddenCode, Planned,
+    ::testing::Values(
+        Row{"SELECT 1 !!! 2", "refuse: KEY_REQUIRED: operator !!! may read"},
+        Row{"SELECT a FROM notes WHERE a OPERATOR(public.!!!) 2", "refuse: KEY_REQUIRED: operator"},
+        Row{"UPDATE notes SET a = 1 !!! 2", "refuse: KEY_REQUIRED: operator"},
+        Row{"SELECT 1::posint", "refuse: KEY_REQUIRED: type \"posint\""},
+        Row{"SELECT '{1}'::public.posint[] FROM countries", "refuse: KEY_REQUIRED: type"},
+        Row{"SELECT u.fullname FROM users u", "refuse: KEY_REQUIRED: attribute \"fullname\""},
+        Row{"SELECT (u).fullname FROM notes u", "refuse: KEY_REQUIRED: attribute"},
+        Row{"SELECT c.fullname FROM countries c", "refuse: KEY_REQUIRED: attribute"},
+        Row{"SELECT s.fullname FROM (SELECT 1) s", "refuse: KEY_REQUIRED: attribute"},
+        Row{"SELECT (SELECT notes.fullname FROM f AS notes) FROM notes",
+            "refuse: KEY_REQUIRED: attribute"},
+        Row{"SELECT notes.fullname FROM notes AS notes (a)", "refuse: KEY_REQUIRED: attribute"},
+        Row{"SELECT ('SELECT 1'::text).query_to_xml", "refuse: KEY_REQUIRED: attribute"},
+        Row{"SELECT (1::int8).pg_advisory_lock", "refuse: KEY_REQUIRED: attribute"},
+        Row{"SELECT n.fullname FROM notes n", "journal"},
+        Row{"SELECT notes.fullname FROM public.notes", "journal"},
+        Row{"SELECT u.name FROM users u", "scatter"},
+        Row{"SELECT u.name FROM users u WHERE u.id = 1", "keyed"},
+        Row{"INSERT INTO users (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET name = excluded.name",
+            "keyed"},
+        Row{"SELECT u.count FROM users u", "refuse: UNROUTABLE_QUERY: an aggregate"},
+        Row{"SELECT (u).max FROM users u", "refuse: UNROUTABLE_QUERY: an aggregate"},
+        Row{"SELECT * FROM calling_view",
+            "refuse: KEY_REQUIRED: code of relation \"calling_view\""},
+        Row{"SELECT * FROM s.calling_view", "journal"}, Row{"SELECT * FROM audited", "journal"},
+        Row{"INSERT INTO audited VALUES (1)", "refuse: KEY_REQUIRED: code of relation"},
+        Row{"WITH d AS (DELETE FROM audited RETURNING *) SELECT * FROM d",
+            "refuse: KEY_REQUIRED: code of relation"},
+        Row{"SELECT 1 !!! 2 FROM users WHERE id = 1", "keyed"},
+        Row{"UPDATE users SET name = (1::posint)::text WHERE id = 1", "keyed"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    RefusedDefinitions, Planned,
+    ::testing::Values(
+        Row{"UPDATE pg_settings SET setting = 's' WHERE name = 'search_path'",
+            "refuse: writing to system relation \"pg_settings\""},
+        Row{"DELETE FROM pg_catalog.pg_class", "refuse: writing to system relation"},
+        Row{"WITH d AS (INSERT INTO pg_catalog.pg_am VALUES (1) RETURNING 1) SELECT * FROM d",
+            "refuse: writing to system relation"},
+        Row{"COPY pg_catalog.pg_am FROM STDIN", "refuse: writing to system relation"},
+        Row{"SELECT * FROM pg_settings", "journal"},
+        Row{"ALTER ROLE bob SET search_path = s", "refuse: ALTER ROLE ... SET search_path"},
+        Row{"ALTER DATABASE d SET role = bob", "refuse: ALTER DATABASE ... SET role"},
+        Row{"ALTER ROLE ALL IN DATABASE d SET client_encoding = 'SJIS'", "refuse: ALTER ROLE"},
+        Row{"ALTER SYSTEM SET standard_conforming_strings = off", "refuse: ALTER SYSTEM"},
+        Row{"ALTER ROLE bob SET collegedb.guarded = on", "refuse: ALTER ROLE"},
+        Row{"ALTER ROLE bob SET work_mem = '8MB'", "broadcast"},
+        Row{"ALTER ROLE bob RESET search_path", "broadcast"},
+        Row{"CREATE MATERIALIZED VIEW m AS SELECT * FROM users",
+            "refuse: CREATE MATERIALIZED VIEW over sharded table"},
+        Row{"CREATE MATERIALIZED VIEW m AS SELECT * FROM users WHERE id = 1 WITH NO DATA",
+            "refuse: CREATE MATERIALIZED VIEW over sharded table"},
+        Row{"CREATE MATERIALIZED VIEW m AS SELECT * FROM active_users",
+            "refuse: UNROUTABLE_QUERY: relation \"active_users\""},
+        Row{"CREATE MATERIALIZED VIEW m AS SELECT f()", "refuse: KEY_REQUIRED: function f()"},
+        Row{"CREATE MATERIALIZED VIEW m AS SELECT * FROM countries", "broadcast"},
+        Row{"ALTER TABLE users DETACH PARTITION users_1", "refuse: changing the inheritance"},
+        Row{"ALTER TABLE users DETACH PARTITION users_1 CONCURRENTLY",
+            "refuse: changing the inheritance"},
+        Row{"ALTER TABLE notes INHERIT users", "refuse: changing the inheritance"},
+        Row{"ALTER TABLE active_users NO INHERIT notes", "refuse: changing the inheritance"},
+        Row{"ALTER TABLE notes INHERIT notes2", "broadcast"},
+        Row{"ALTER TABLE users ATTACH PARTITION users_1 DEFAULT", "broadcast"}));
 
 // ---- the case lists: soundness of key extraction
 // -------------------------------------------------
@@ -445,6 +517,51 @@ TEST(PlanFacts, KnownWrites) {
   EXPECT_TRUE(planned("DELETE FROM orders WHERE user_id = 1", snapshot)->known_writes);
 }
 
+TEST(PlanFacts, Opaque) {
+  for (const char* sql :
+       {"SELECT f(name) FROM users WHERE id = 1", "SELECT 1 !!! 2 FROM users WHERE id = 1",
+        "SELECT fullname(u) FROM users u WHERE id = 1", "EXPLAIN SELECT f(1)",
+        "SELECT u.fullname FROM users u WHERE id = 1", "DECLARE c CURSOR FOR SELECT 1::posint"}) {
+    EXPECT_TRUE(planned(sql)->opaque) << sql;
+    EXPECT_FALSE(planned(sql)->plain_read) << sql;
+  }
+  Snapshot unsharded_only = cluster();
+  unsharded_only.tables.clear();
+  for (const char* sql : {"CALL p()", "DO 'x'", "SELECT f(1)", "SELECT * FROM calling_view",
+                          "INSERT INTO audited VALUES (1)", "SELECT 1::posint"}) {
+    const auto plan = planned(sql, unsharded_only);
+    EXPECT_EQ(plan->kind, PlanKind::kJournal) << sql;
+    EXPECT_TRUE(plan->opaque) << sql;
+    EXPECT_TRUE(planned(sql, cluster({"only"}))->opaque) << sql;
+  }
+  for (const char* sql :
+       {"SELECT name FROM users WHERE id = 1", "SELECT now()", "SELECT * FROM audited", "BEGIN",
+        "SELECT * FROM users", "CREATE TABLE x (a posint)", "SELECT * FROM collegedb_pools()",
+        "UPDATE users SET name = lower('X') WHERE id = 1"}) {
+    EXPECT_FALSE(planned(sql)->opaque) << sql;
+  }
+}
+
+TEST(PlanFacts, HiddenCodeIsNotKnown) {
+  EXPECT_FALSE(planned("UPDATE users SET name = 1 !!! 2 WHERE id = 1")->known_writes);
+  EXPECT_FALSE(planned("INSERT INTO users (id, name) VALUES (1, 2::posint)")->known_writes);
+  EXPECT_TRUE(planned("SELECT 1 !!! 2 FROM users WHERE id = 1")->writes);
+  Snapshot snapshot = cluster();
+  snapshot.hidden.casts = true;
+  EXPECT_EQ(planned("SELECT 1", snapshot)->kind, PlanKind::kRefuse);
+  EXPECT_TRUE(planned("SELECT * FROM users WHERE id = 1", snapshot)->opaque);
+}
+
+// A row of a relation's own type is made with the checks of its columns.
+TEST(PlanFacts, RecordsArePopulatedByTheRulesOfTheirType) {
+  Snapshot snapshot = cluster();
+  snapshot.hidden.types.insert("notes");
+  snapshot.builtin_functions.insert("jsonb_populate_record");
+  EXPECT_TRUE(planned("SELECT jsonb_populate_record(n, '{}') FROM notes n", snapshot)
+                  ->error.message.find("notes") != std::string::npos);
+  EXPECT_EQ(planned("SELECT * FROM notes n", snapshot)->kind, PlanKind::kJournal);
+}
+
 TEST(PlanFacts, DefaultsThatCallTheUsersFunctionsAreNotKnown) {
   const auto known = [](std::string expression) {
     Snapshot snapshot = cluster();
@@ -465,7 +582,7 @@ TEST(PlanFacts, FreeStanding) {
   EXPECT_TRUE(planned("SELECT $1::int + 1")->free_standing);
   for (const char* sql :
        {"SELECT now()", "SELECT CURRENT_TIMESTAMP", "SELECT f(1)", "SELECT * FROM notes",
-        "EXPLAIN SELECT 1", "SELECT set_config('a', 'b', true)", "UNLISTEN c"}) {
+        "EXPLAIN SELECT 1", "SELECT set_config('app.user', 'b', true)", "UNLISTEN c"}) {
     EXPECT_FALSE(planned(sql)->free_standing) << sql;
   }
 }
@@ -539,6 +656,19 @@ TEST(SearchPath, DecidesWhatANameMeans) {
             PlanKind::kJournal);
   EXPECT_EQ(make_plan(analyzed("SELECT * FROM public.users WHERE id = 1"), snapshot, {"app"})->kind,
             PlanKind::kKeyed);
+}
+
+TEST(SearchPath, AnUnregisteredTableIsTakenForItself) {
+  const Snapshot snapshot = cluster();
+  const auto plan_in = [&](std::vector<std::string> path) {
+    return make_plan(analyzed("SELECT name FROM users WHERE id = 1"), snapshot, path);
+  };
+  EXPECT_EQ(plan_in({"s", "public"})->kind, PlanKind::kJournal);
+  EXPECT_EQ(plan_in({"public", "s"})->kind, PlanKind::kKeyed);
+  EXPECT_EQ(make_plan(analyzed("DELETE FROM users"), snapshot, {"s", "public"})->kind,
+            PlanKind::kJournal);
+  EXPECT_EQ(make_plan(analyzed("SELECT * FROM calling_view"), snapshot, {"s", "public"})->kind,
+            PlanKind::kJournal);
 }
 
 }  // namespace

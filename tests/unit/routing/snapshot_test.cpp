@@ -48,6 +48,27 @@ TEST(Snapshot, DependentRelationsFollowTheSamePath) {
   EXPECT_TRUE(snapshot.is_dependent({"", "orders"}, {"late", "public"}));
 }
 
+TEST(Snapshot, AnUnregisteredRelationHidesTheRegisteredOne) {
+  Snapshot snapshot = sample();
+  snapshot.homonyms = {{"s", "users"}, {"public", "users"}, {"s", "active"}};
+  EXPECT_EQ(snapshot.find_table({"", "users"}, {"s", "public"}), nullptr);
+  EXPECT_EQ(snapshot.find_table({"", "users"}, {"public", "s"})->group, "public.users");
+  EXPECT_EQ(snapshot.find_table({"public", "users"}, {"s"})->group, "public.users");
+  EXPECT_FALSE(snapshot.is_dependent({"", "active"}, {"s", "app"}));
+  EXPECT_EQ(snapshot.resolve({"", "users"}, {"s", "public"}),
+            (parser::QualifiedName{"s", "users"}));
+  EXPECT_EQ(snapshot.resolve({"", "unheard_of"}, {"s"}), (parser::QualifiedName{"", "unheard_of"}));
+}
+
+TEST(Snapshot, TheCatalogComesFirstUnlessThePathHasIt) {
+  Snapshot snapshot = sample();
+  snapshot.tables.push_back(table("public", "pg_class", TableKind::kSharded, "public.pg_class"));
+  snapshot.homonyms = {{"pg_catalog", "pg_class"}};
+  EXPECT_EQ(snapshot.find_table({"", "pg_class"}, {"public"}), nullptr);
+  EXPECT_NE(snapshot.find_table({"", "pg_class"}, {"public", "pg_catalog"}), nullptr);
+  EXPECT_EQ(snapshot.find_table({"", "pg_class"}, {"pg_catalog", "public"}), nullptr);
+}
+
 TEST(Snapshot, ShardsByName) {
   const Snapshot snapshot = sample();
   EXPECT_EQ(snapshot.find_shard("db-west"), ShardId{1});
