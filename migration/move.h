@@ -56,11 +56,11 @@ struct MoveRecord {
   bool cancel_requested = false;
 };
 
-// collegedb_reassign(key, shard, "table", retire_after, dry_run).
+// What collegedb_reassign asks for.
 struct MoveRequest {
-  std::string key{};                   // as the operator wrote it
-  std::string shard{};                 // destination
-  std::optional<std::string> table{};  // any table of the group, optionally qualified
+  std::string group{};
+  std::string key{};                                   // canonical text
+  std::string shard{};                                 // destination
   std::optional<std::chrono::seconds> retire_after{};  // default: [migration] retire_after
   bool dry_run = false;
 };

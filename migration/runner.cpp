@@ -10,7 +10,6 @@
 #include "migration/pg_shard.h"
 #include "migration/recovery.h"
 #include "routing/hash.h"
-#include "routing/key.h"
 #include "routing/route.h"
 
 namespace collegedb::migration {
@@ -34,51 +33,22 @@ std::string joined(const std::vector<std::string>& items) {
   return out;
 }
 
-// A table of the registry by the name an operator wrote.
-Result<const routing::TableInfo*> find_table(const routing::Snapshot& snapshot,
-                                             const std::optional<std::string>& name) {
-  const routing::TableInfo* found = nullptr;
-  int matches = 0;
-  for (const routing::TableInfo& table : snapshot.tables) {
-    if (table.kind != routing::TableKind::kSharded) continue;
-    const std::string full = table.name.schema + "." + table.name.name;
-    if (name && *name != full && *name != table.name.name && *name != table.group) continue;
-    if (found != nullptr && found->group == table.group) continue;
-    // An unqualified name means the one in public when there are several.
-    if (found != nullptr && found->name.schema == "public") continue;
-    if (found == nullptr || table.name.schema != "public") ++matches;
-    found = &table;
-  }
-  if (found == nullptr) {
-    return make_error(ErrorCode::kUnknownTable,
-                      name ? "\"" + *name + "\" is not a sharded table" : "no table is sharded");
-  }
-  if (matches > 1) {
-    return make_error(ErrorCode::kUnknownTable,
-                      "which table? Colocation groups: " + joined(snapshot.groups()),
-                      "Name a table of the group as \"table\".");
-  }
-  return found;
-}
-
-Result<Target> resolve(const RunnerOptions& options, const std::string& key,
-                       const std::optional<std::string>& table) {
+Result<Target> resolve(const RunnerOptions& options, const std::string& group,
+                       const std::string& key) {
   const auto snapshot = options.snapshot();
   if (!snapshot || snapshot->epochs.empty()) {
     return make_error(ErrorCode::kPlacementUnverified, "this process has no snapshot yet");
   }
-  const auto info = find_table(*snapshot, table);
-  if (!info) return info.error();
-  auto canonical = routing::canonical_key_from_text((*info)->key_type, key);
-  if (!canonical) return canonical.error();
   Target out;
   out.unit.scope = options.scope;
-  out.unit.group = (*info)->group;
-  out.unit.keys = {std::move(*canonical)};
-  out.one_epoch = snapshot->epochs.size() == 1;
-  const routing::ShardId owner =
-      routing::computed_owner(*snapshot, snapshot->epochs.front(), out.unit.keys.front());
-  if (owner < snapshot->shards.size()) out.computed = snapshot->shards[owner].name;
+  out.unit.group = group;
+  out.unit.keys = {key};
+  out.one_epoch = std::count_if(snapshot->epochs.begin(), snapshot->epochs.end(),
+                                [](const routing::Epoch& epoch) {
+                                  return epoch.state == routing::EpochState::kActive;
+                                }) == 1;
+  const routing::Candidates owners = routing::candidates(*snapshot, out.unit.keys.front());
+  if (!owners.empty()) out.computed = snapshot->shards[owners.front()].name;
   return out;
 }
 
@@ -289,7 +259,7 @@ Result<MoveResult> Runner::reassign(const MoveRequest& request) {
   if (find_shard(options_, request.shard) == nullptr) {
     return make_error(ErrorCode::kUnknownShard, "no shard is named \"" + request.shard + "\"");
   }
-  Result<Target> target = resolve(options_, request.key, request.table);
+  Result<Target> target = resolve(options_, request.group, request.key);
   if (!target) return target.error();
   target->unit.destination = request.shard;
   target->unit.retire_after = request.retire_after.value_or(options_.limits.retire_after);
@@ -332,16 +302,12 @@ Result<RecoveryResult> Runner::recover() {
   return Recovery(options_).run();
 }
 
-Result<std::optional<MoveStatus>> Runner::status(const std::string& key,
-                                                 const std::optional<std::string>& table) {
-  const Result<Target> target = resolve(options_, key, table);
-  if (!target) return target.error();
+Result<std::optional<MoveStatus>> Runner::status(const std::string& group, const std::string& key) {
   try {
     const auto journal = open_journal(options_);
-    const std::string& canonical = target->unit.keys.front();
-    const auto op = journal->latest(target->unit.group, canonical);
+    const auto op = journal->latest(group, key);
     if (!op) return std::optional<MoveStatus>{};
-    return std::optional<MoveStatus>{journal->status(*op, canonical)};
+    return std::optional<MoveStatus>{journal->status(*op, key)};
   } catch (const StepFailure& failure) {
     return failure.error();
   }
@@ -350,7 +316,7 @@ Result<std::optional<MoveStatus>> Runner::status(const std::string& key,
 Result<std::string> Runner::cancel(const std::string& op) {
   try {
     const auto state = open_journal(options_)->request_cancel(op);
-    if (!state) return make_error("02000", "there is no operation " + op);
+    if (!state) return make_error("42704", "operation \"" + op + "\" does not exist");
     return std::string(name_of(*state));
   } catch (const StepFailure& failure) {
     return failure.error();

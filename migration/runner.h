@@ -32,7 +32,7 @@ struct RunnerOptions {
   std::string scope = "default";
   Config::Migration limits;
   // The newest snapshot this process has. Only a hint about where a key is, and the source of the
-  // key's type and placement; the registry and the exceptions are read again from the journal.
+  // placement; the registry and the exceptions are read again from the journal.
   std::function<std::shared_ptr<const routing::Snapshot>()> snapshot;
   // Left empty: as COLLEGEDB_FAILPOINTS says.
   std::shared_ptr<Failpoints> failpoints{};
@@ -55,9 +55,9 @@ class Runner {
                                                  const std::string& destination);
   // One recovery round: takes the lease, RECOVERY_IN_PROGRESS when another has it.
   [[nodiscard]] Result<RecoveryResult> recover();
-  // Latest operation of the key, nullopt when there is none.
-  [[nodiscard]] Result<std::optional<MoveStatus>> status(const std::string& key,
-                                                         const std::optional<std::string>& table);
+  // Latest operation of the canonical key, nullopt when there is none.
+  [[nodiscard]] Result<std::optional<MoveStatus>> status(const std::string& group,
+                                                         const std::string& key);
   // Asks the operation to stop before its decision; returns its state afterwards.
   [[nodiscard]] Result<std::string> cancel(const std::string& op);
 

@@ -6,6 +6,7 @@
 #include "migration/topology.h"
 #include "proxy/admin/handlers.h"
 #include "proxy/admin/two_phase.h"
+#include "proxy/admin/key_space.h"
 
 namespace collegedb::admin {
 namespace {
@@ -57,6 +58,14 @@ std::vector<Cell> cells(const migration::MoveResult& move) {
 }
 
 std::string json(const std::vector<migration::RecoveryFailure>& failures) {
+// By the registry as the journal has it now, if it answers.
+Result<routing::GroupKey> newest_key(Services& services, const std::string& key,
+                                     const std::optional<std::string>& table,
+                                     const session::SessionContext& context) {
+  const auto snapshot = services.store.refresh(services.store.current()->version, kRefresh);
+  return key_meant(*snapshot, key, table, context.search_path);
+}
+
   std::string out = "[";
   for (const migration::RecoveryFailure& each : failures) {
     out += (out.size() > 1 ? ", " : "") + ("{\"op\": " + json_string(each.op)) +
@@ -86,7 +95,11 @@ Reply reassign(Services& services, const Arguments& arguments, const session::Se
     return retire_after.error();
   }
   const auto moved =
-      (*runner)->reassign({*key, *shard, arguments.text(2), *retire_after, *dry_run});
+      (*runner)->reassign({meant->group, meant->key, *shard, *retire_after, *dry_run});
+  const auto meant = newest_key(services, *key, arguments.text(2), context);
+  if (meant.has_error()) {
+    return meant.error();
+  }
   if (moved.has_error()) {
     return moved.error();
   }
@@ -128,7 +141,11 @@ Reply migration_status(Services& services, const Arguments& arguments,
   if (key.has_error()) {
     return key.error();
   }
-  const auto status = (*runner)->status(*key, arguments.text(1));
+  const auto meant = newest_key(services, *key, arguments.text(1), context);
+  if (meant.has_error()) {
+    return meant.error();
+  }
+  const auto status = (*runner)->status(meant->group, meant->key);
   if (status.has_error()) {
     return status.error();
   }

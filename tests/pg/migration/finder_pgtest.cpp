@@ -254,7 +254,7 @@ TEST_F(FinderTest, AMoveOfAKeyWithoutRowsSettlesItFirst) {
   auto with_epochs = options();
   with_epochs.snapshot = [this] { return made_; };
   migration::Runner runner(with_epochs);
-  const auto moved = runner.reassign({.key = key, .shard = "sc", .table = {}, .retire_after = {}});
+  const auto moved = runner.reassign({.group = std::string(kGroup), .key = key, .shard = "sc"});
   ASSERT_TRUE(moved) << moved.error().message;
   EXPECT_EQ(moved->source, "sb");
   EXPECT_EQ(tombstone(0, key), "sb");

@@ -80,7 +80,7 @@ class MoveTest : public ClusterTest {
                                          bool dry_run = false) {
     migration::Runner runner(options());
     return runner.reassign(
-        {.key = key, .shard = shard, .table = {}, .retire_after = {}, .dry_run = dry_run});
+        {.group = std::string(kGroup), .key = key, .shard = shard, .dry_run = dry_run});
   }
   Result<migration::RecoveryResult> recover() { return migration::Recovery(options()).run(); }
 

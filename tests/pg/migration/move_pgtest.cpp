@@ -373,10 +373,10 @@ TEST_F(MoveTest, StatusTellsTheLatestOperationOfAKey) {
   open();
   const std::size_t from = add_key("23");
   migration::Runner runner(options());
-  EXPECT_FALSE(runner.status("23", {})->has_value());
+  EXPECT_FALSE(runner.status(std::string(kGroup), "23")->has_value());
   const Result<MoveResult> moved = reassign("23", name(other_than(from)));
   ASSERT_TRUE(moved);
-  const auto status = runner.status("23", "orders");
+  const auto status = runner.status(std::string(kGroup), "23");
   ASSERT_TRUE(status && *status);
   EXPECT_EQ((*status)->move.op, moved->op);
   EXPECT_EQ((*status)->move.state, "retired");

@@ -38,7 +38,7 @@ class RecoveryTest : public MoveTest {
     return in_child([&] {
              migration::Runner runner(ready);
              ready.failpoints->arm(point, {.action = Failpoints::Action::kCrash, .argument = {}});
-             (void)runner.reassign({.key = key, .shard = shard, .table = {}, .retire_after = {}});
+             (void)runner.reassign({.group = std::string(kGroup), .key = key, .shard = shard});
            }) == 137;
   }
 
@@ -442,7 +442,7 @@ TEST_F(RecoveryTest, AMoverThatWasCutOffPreparesNothingAfterRecovery) {
     if (frozen == 0) {
       ready.failpoints->arm(point, {.action = Failpoints::Action::kWait, .argument = file});
       migration::Runner runner(ready);
-      (void)runner.reassign({.key = key, .shard = name(to), .table = {}, .retire_after = {}});
+      (void)runner.reassign({.group = std::string(kGroup), .key = key, .shard = name(to)});
       ::_exit(0);
     }
     await([&] { return ::access((file + ".here").c_str(), F_OK) == 0; }, "its way to the point");
