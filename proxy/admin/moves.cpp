@@ -5,8 +5,8 @@
 #include "migration/control_session.h"
 #include "migration/topology.h"
 #include "proxy/admin/handlers.h"
-#include "proxy/admin/two_phase.h"
 #include "proxy/admin/key_space.h"
+#include "proxy/admin/two_phase.h"
 
 namespace collegedb::admin {
 namespace {
@@ -57,7 +57,6 @@ std::vector<Cell> cells(const migration::MoveResult& move) {
           rounded(move.duration_ms)};
 }
 
-std::string json(const std::vector<migration::RecoveryFailure>& failures) {
 // By the registry as the journal has it now, if it answers.
 Result<routing::GroupKey> newest_key(Services& services, const std::string& key,
                                      const std::optional<std::string>& table,
@@ -66,6 +65,7 @@ Result<routing::GroupKey> newest_key(Services& services, const std::string& key,
   return key_meant(*snapshot, key, table, context.search_path);
 }
 
+std::string json(const std::vector<migration::RecoveryFailure>& failures) {
   std::string out = "[";
   for (const migration::RecoveryFailure& each : failures) {
     out += (out.size() > 1 ? ", " : "") + ("{\"op\": " + json_string(each.op)) +
@@ -76,7 +76,8 @@ Result<routing::GroupKey> newest_key(Services& services, const std::string& key,
 
 }  // namespace
 
-Reply reassign(Services& services, const Arguments& arguments, const session::SessionContext&) {
+Reply reassign(Services& services, const Arguments& arguments,
+               const session::SessionContext& context) {
   const auto runner = runner_of(services);
   if (runner.has_error()) {
     return runner.error();
@@ -94,12 +95,12 @@ Reply reassign(Services& services, const Arguments& arguments, const session::Se
   if (retire_after.has_error()) {
     return retire_after.error();
   }
-  const auto moved =
-      (*runner)->reassign({meant->group, meant->key, *shard, *retire_after, *dry_run});
   const auto meant = newest_key(services, *key, arguments.text(2), context);
   if (meant.has_error()) {
     return meant.error();
   }
+  const auto moved =
+      (*runner)->reassign({meant->group, meant->key, *shard, *retire_after, *dry_run});
   if (moved.has_error()) {
     return moved.error();
   }
@@ -132,7 +133,7 @@ Reply recover(Services& services, const Arguments&, const session::SessionContex
 }
 
 Reply migration_status(Services& services, const Arguments& arguments,
-                       const session::SessionContext&) {
+                       const session::SessionContext& context) {
   const auto runner = runner_of(services);
   if (runner.has_error()) {
     return runner.error();
