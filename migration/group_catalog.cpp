@@ -23,10 +23,14 @@ constexpr std::string_view kRelations =
     " coalesce(format_type(a.atttypid, -1), ''),"
     " coalesce((SELECT 'OPERATOR(' || quote_ident(n.nspname) || '.=)' FROM pg_operator o"
     " JOIN pg_namespace n ON n.oid = o.oprnamespace WHERE o.oprname = '='"
-    " AND o.oprleft = b.base AND o.oprright = b.base LIMIT 1), 'OPERATOR(pg_catalog.=)')"
+    " AND o.oprleft = b.base AND o.oprright = b.base LIMIT 1), 'OPERATOR(pg_catalog.=)'),"
+    " coalesce(b.base, 0), coalesce(b.typname, ''), coalesce(b.typmod, -1)"
     " FROM t LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attname = t.key"
-    " AND NOT a.attisdropped LEFT JOIN LATERAL (SELECT CASE WHEN y.typtype = 'd'"
-    " THEN y.typbasetype ELSE y.oid END AS base FROM pg_type y WHERE y.oid = a.atttypid) b ON true"
+    " AND NOT a.attisdropped LEFT JOIN LATERAL (WITH RECURSIVE d (oid, typmod) AS ("
+    "  SELECT a.atttypid, a.atttypmod UNION ALL SELECT y.typbasetype, y.typtypmod FROM d"
+    "  JOIN pg_type y ON y.oid = d.oid AND y.typtype = 'd')"
+    " SELECT y.oid AS base, y.typname::text, d.typmod FROM d JOIN pg_type y ON y.oid = d.oid"
+    "  AND y.typtype <> 'd') b ON true"
     " ORDER BY t.ord";
 
 // `e` is the element type of an array, else the type itself: what a fingerprint looks into.
@@ -208,7 +212,15 @@ class Reader {
       }
       shape.key_type = rows.text(i, 8);
       shape.key_operator = rows.text(i, 9);
-      if (shape.key_type.empty()) problem(shape, "has no column " + shape.table.key_column);
+      shape.key =
+          routing::key_type_of(static_cast<std::uint32_t>(rows.int8(i, 10)), rows.view(i, 11),
+                               static_cast<std::int32_t>(rows.int8(i, 12)));
+      if (shape.key_type.empty()) {
+        problem(shape, "has no column " + shape.table.key_column);
+      } else if (!shape.key) {
+        problem(shape, "has column " + shape.table.key_column + " of type " + shape.key_type +
+                           ", which is no key type");
+      }
     }
   }
 

@@ -27,7 +27,7 @@ StepFailure refused(const std::vector<Problem>& problems) {
   const bool slots = problems.front().code == ErrorCode::kMigrationNoAtomicBatch;
   return {Event::kRefused,
           make_error(problems.front().code, text,
-                     slots ? "Set max_prepared_transactions to at least 10 and restart it." : "")};
+                     slots ? "Set max_prepared_transactions to at least 16 and restart it." : "")};
 }
 
 std::vector<std::int32_t> buckets_of(const Unit& unit) {
@@ -234,6 +234,7 @@ Event Mover::prepare_plan() {
 Event Mover::take_snapshot() {
   record_.position = parts_.source.begin_snapshot(record_.unit);
   record_.digest = parts_.source.digest();
+  if (record_.digest.rows == 0) parts_.source.refuse_unseen(record_.unit);
   return Event::kDone;
 }
 

@@ -175,7 +175,21 @@ std::string PgShard::begin_snapshot(const Unit& unit) {
   run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
   const Rows position = run("SELECT pg_current_wal_lsn()::text");
   refuse_tombstones(unit);
+  const Rows unlike = run(unlike_sql(*plan_, unit.keys));
+  if (!unlike.empty()) {
+    throw refused(ErrorCode::kMoveRefused, "key " + unlike.text(0, 0) +
+                                               " is not the canonical text of a value of the key "
+                                               "column of table " +
+                                               unlike.text(0, 1));
+  }
   return position.text(0, 0);
+}
+
+void PgShard::refuse_unseen(const Unit& unit) {
+  const Rows rows = run(unseen_sql(*plan_, unit.keys));
+  if (rows.empty()) return;
+  throw refused(ErrorCode::kMoveRefused, "table " + rows.text(0, 0) + " on shard \"" + shard_.name +
+                                             "\" has rows of the key that the move does not find");
 }
 
 void PgShard::end_snapshot() {

@@ -32,6 +32,7 @@ class PgShard final : public Shard {
   void raise_token(const Unit& unit, std::int64_t token, std::int32_t attempt, Side side) override;
   void forget_token(const Unit& unit) override;
   std::string begin_snapshot(const Unit& unit) override;
+  void refuse_unseen(const Unit& unit) override;
   void end_snapshot() override;
   void begin_cutover(const Unit& unit, std::int64_t token) override;
   void begin_import(const Unit& unit, std::int64_t token) override;

@@ -69,11 +69,28 @@ TablePlan operations_of(const Unit& unit) {
   return plan;
 }
 
+// Values are sought through the column's own operator, for the sake of its indexes. That of citext
+// folds as the database does, the key as the column's collation does: rows must agree with both.
+void match_keys(TablePlan& plan, const std::vector<std::string>& keys, const TableShape& shape) {
+  const routing::KeyType type = shape.key.value_or(routing::KeyType::kText);
+  const std::string column = quote_identifier(shape.table.key_column);
+  std::vector<std::string> literals;
+  for (const std::string& key : keys) literals.push_back(routing::sql_key_literal(type, key));
+  plan.conditions = {{column, equals_any(literals, shape.key_operator, shape.key_type)}};
+  if (type == routing::KeyType::kCitext) {
+    plan.conditions.push_back({column,
+                               ")::pg_catalog.text) " + equals_any(keys, "=", "pg_catalog.text"),
+                               "pg_catalog.lower(("});
+  }
+  plan.key = type;
+  plan.key_expression = routing::sql_key_expression(type, column);
+  plan.sought_expression = routing::sql_key_expression(type, "(literal::" + shape.key_type + ")");
+}
+
 TablePlan plan_table(const Unit& unit, const TableShape& shape) {
   TablePlan plan{
       .table = shape.table, .qualified = qualified(shape.table), .label = label_of(shape.table)};
-  plan.conditions = {{quote_identifier(shape.table.key_column),
-                      equals_any(unit.keys, shape.key_operator, shape.key_type)}};
+  match_keys(plan, unit.keys, shape);
   plan.columns = shape.columns;
   plan.text_copy = std::any_of(plan.columns.begin(), plan.columns.end(),
                                [](const ColumnShape& c) { return c.as_text && !c.generated; });
@@ -167,9 +184,9 @@ std::string column_list(const TablePlan& table, bool generated_too) {
 
 std::string where(const TablePlan& table, const std::string& alias = {}) {
   std::string out;
-  for (const auto& [column, match] : table.conditions) {
+  for (const RowMatch& each : table.conditions) {
     if (!out.empty()) out += " AND ";
-    out += (alias.empty() ? "" : alias + ".") + column + " " + match;
+    out += each.before + (alias.empty() ? "" : alias + ".") + each.column + " " + each.match;
   }
   return out;
 }
@@ -304,6 +321,32 @@ std::string referenced_sql(const TablePlan& referenced, const ForeignKey& key,
 std::string lock_rows_sql(const TablePlan& table) {
   return "SELECT count(*) FROM (SELECT 1 FROM " + table.qualified + " WHERE " + where(table) +
          " FOR UPDATE) AS held";
+}
+
+std::string unlike_sql(const MovePlan& plan, const std::vector<std::string>& keys) {
+  std::string out;
+  for (const TablePlan& table : plan.tables) {
+    if (table.internal) continue;
+    std::vector<std::string> literals;
+    for (const std::string& key : keys)
+      literals.push_back(routing::sql_key_literal(table.key, key));
+    out += (out.empty() ? "" : " UNION ALL ") + ("(SELECT key, " + quote_literal(table.label)) +
+           " FROM unnest(" + quote_literal(array_text(keys)) + "::text[], " +
+           quote_literal(array_text(literals)) + "::text[]) AS u (key, literal) WHERE " +
+           table.sought_expression + " IS DISTINCT FROM key LIMIT 1)";
+  }
+  return "SELECT * FROM (" + out + ") AS found LIMIT 1";
+}
+
+std::string unseen_sql(const MovePlan& plan, const std::vector<std::string>& keys) {
+  std::string out;
+  for (const TablePlan& table : plan.tables) {
+    if (table.internal) continue;
+    out += (out.empty() ? "" : " UNION ALL ") + ("(SELECT " + quote_literal(table.label)) +
+           " FROM " + table.qualified + " WHERE (" + table.key_expression + ") = ANY (" +
+           quote_literal(array_text(keys)) + "::text[]) LIMIT 1)";
+  }
+  return "SELECT * FROM (" + out + ") AS found LIMIT 1";
 }
 
 }  // namespace collegedb::migration

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "migration/move.h"
+#include "routing/key.h"
 
 namespace collegedb::migration {
 
@@ -45,8 +46,9 @@ struct SequenceShape {
 
 struct TableShape {
   GroupTable table{};
-  std::string key_type{};      // for a cast of the key's text
-  std::string key_operator{};  // equality of that type: "OPERATOR(pg_catalog.=)"
+  std::optional<routing::KeyType> key{};  // none: the key column is no key
+  std::string key_type{};                 // of the column: for a cast of sql_key_literal
+  std::string key_operator{};             // equality of that type: "OPERATOR(pg_catalog.=)"
   std::vector<ColumnShape> columns{};
   // Everything that must be equal on both sides, one line each, sorted.
   std::vector<std::string> fingerprint{};
@@ -74,13 +76,23 @@ struct GroupCatalog {
   std::vector<Problem> problems{};  // of this shard alone, each naming what it is about
 };
 
+// `before column match`, e.g. "\"id\"" and "= '7'::bigint".
+struct RowMatch {
+  std::string column{};
+  std::string match{};
+  std::string before{};
+};
+
 // One table as a move treats it, in foreign-key order: referenced tables first.
 struct TablePlan {
   GroupTable table{};
-  std::string qualified{};  // quoted
-  std::string label{};      // "schema.table"
-  // Rows of the unit: all of `column match`, e.g. {"\"id\"", "= '7'::bigint"}.
-  std::vector<std::pair<std::string, std::string>> conditions{};
+  std::string qualified{};             // quoted
+  std::string label{};                 // "schema.table"
+  std::vector<RowMatch> conditions{};  // rows of the unit: all of them
+  routing::KeyType key = routing::KeyType::kText;
+  // How routing reads the key of a row, and the same of the value that the conditions look for.
+  std::string key_expression{};
+  std::string sought_expression{};  // over `literal`, see unlike_sql
   std::vector<ColumnShape> columns{};
   bool text_copy = false;
   // Part of schema collegedb that travels with the key: neither counted nor archived.
@@ -120,5 +132,9 @@ struct Preflight {
 [[nodiscard]] std::string referenced_sql(const TablePlan& referenced, const ForeignKey& key,
                                          const TablePlan* referencing);
 [[nodiscard]] std::string lock_rows_sql(const TablePlan& table);
+// One row when the conditions of a table look for another value than routing calls by that key.
+[[nodiscard]] std::string unlike_sql(const MovePlan& plan, const std::vector<std::string>& keys);
+// The label of a table that has rows which routing calls by one of the keys. Reads whole tables.
+[[nodiscard]] std::string unseen_sql(const MovePlan& plan, const std::vector<std::string>& keys);
 
 }  // namespace collegedb::migration

@@ -170,6 +170,7 @@ Result<MoveResult> rehearse(const RunnerOptions& options, const Unit& unit) {
   source.adopt(std::make_shared<const MovePlan>(std::move(checked.plan)));
   source.begin_snapshot(unit);
   MoveRecord record{.unit = unit, .digest = source.digest()};
+  if (record.digest.rows == 0) source.refuse_unseen(unit);
   source.end_snapshot();
   MoveResult out = result_of(record);
   out.op.reset();

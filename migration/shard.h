@@ -78,6 +78,9 @@ class Shard {
   // Source: opens a REPEATABLE READ transaction; returns its WAL position. Refuses when the shard
   // does not own the keys.
   virtual std::string begin_snapshot(const Unit& unit) = 0;
+  // Source, in the snapshot, for a move that found no row: refuses when there are rows that routing
+  // calls by one of the keys. Reads whole tables.
+  virtual void refuse_unseen(const Unit& unit) = 0;
   virtual void end_snapshot() = 0;
   // Source: opens the cutover transaction: token, tables held against DDL, catalog as planned.
   virtual void begin_cutover(const Unit& unit, std::int64_t token) = 0;

@@ -70,6 +70,9 @@ using KeyResult = std::variant<std::string, NullKey, NoMatch, Unknown>;
 // `column = value` finds exactly the rows of that key. citext stays text, since its own operators
 // live in the extension's schema: compare sql_key_expression(column) with it instead.
 [[nodiscard]] std::string sql_key_from_text(KeyType type, std::string_view sql_text_expression);
+// What a literal of the column's own type says for this canonical text: `'<literal>'::type` is the
+// value that sql_key_from_text gives.
+[[nodiscard]] std::string sql_key_literal(KeyType type, std::string_view canonical);
 // The condition "this column holds that key", in the form an index on the column can serve (for
 // citext: an index on the expression).
 [[nodiscard]] std::string sql_key_condition(KeyType type, std::string_view quoted_column,

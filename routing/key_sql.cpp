@@ -51,6 +51,10 @@ std::string sql_key_from_text(KeyType type, std::string_view sql_text_expression
   }
 }
 
+std::string sql_key_literal(KeyType type, std::string_view canonical) {
+  return (type == KeyType::kBytea ? "\\x" : "") + std::string(canonical);
+}
+
 std::string sql_key_condition(KeyType type, std::string_view quoted_column,
                               std::string_view sql_text_expression) {
   const std::string left = type == KeyType::kCitext ? sql_key_expression(type, quoted_column)

@@ -165,6 +165,7 @@ class SimShard final : public Shard {
     in_snapshot_ = true;
     return "0/1";
   }
+  void refuse_unseen(const Unit&) override {}
   void end_snapshot() override { in_snapshot_ = false; }
   void begin_cutover(const Unit& unit, std::int64_t token) override {
     stale_ = snapshot_;
