@@ -2,6 +2,7 @@
 #include <charconv>
 #include <memory>
 
+#include "migration/hazards.h"
 #include "migration/schema.h"
 #include "migration/schema_change.h"
 #include "migration/table_catalog.h"
@@ -154,7 +155,8 @@ class Preflight {
 
   void check_tables() {
     try {
-      for (const RegisteredTable& table : tables()) {
+      registry_ = tables();
+      for (const RegisteredTable& table : registry_) {
         if (table.kind != "local") {
           check_table(table);
         }
@@ -183,9 +185,9 @@ class Preflight {
     if (table.kind != "sharded") {
       return;
     }
-    const auto key = describe_key(journal, table.name, table.key_column);
-    if (key.has_error()) {
-      add(Severity::kError, {}, key.error().message, key.error().hint);
+    check_key(journal, table);
+    for (const std::string& each : hazards(journal, table, registry_, true)) {
+      add(Severity::kWarning, {}, each);
     }
     for (const auto& session : sessions_) {
       if (!table.key_expression.empty() && !is_fenced(*session, config_.journal.scope, table)) {
@@ -196,7 +198,27 @@ class Preflight {
     }
   }
 
+  // What makes the proxy refuse statements on the table.
+  void check_key(ControlSession& journal, const RegisteredTable& table) {
+    const auto key = describe_new_key(journal, table.name, table.key_column);
+    if (key.has_error()) {
+      add(Severity::kError, {}, "table " + table.name.qualified + ": " + key.error().message,
+          key.error().hint);
+    } else if (!table.key_type.empty() && routing::name_of(key->type) != table.key_type) {
+      add(Severity::kError, {},
+          "key column " + table.name.qualified + "." + table.key_column + " is of type " +
+              std::string(routing::name_of(key->type)) + " but was registered as " + table.key_type,
+          "Change it back: registered tables are changed only through the proxy.");
+    } else if (!table.key_expression.empty() && key->expression != table.key_expression) {
+      add(Severity::kError, {},
+          "table " + table.name.qualified + " is registered with key expression " +
+              table.key_expression + " instead of " + key->expression,
+          "collegedb init and collegedb serve repair it, or log why not.");
+    }
+  }
+
   const Config& config_;
+  std::vector<RegisteredTable> registry_;
   std::vector<std::unique_ptr<ControlSession>> sessions_;
   std::vector<Finding> findings_;
   bool installed_ = false;  // on the journal shard

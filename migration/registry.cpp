@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "migration/census.h"
+#include "migration/hazards.h"
 #include "migration/schema_change.h"
 #include "migration/sequences.h"
 
@@ -41,7 +42,7 @@ Result<KeyColumn> describe_everywhere(Cluster& shards, const TableName& table,
   if (auto equal = same_shape(shards, {table}); equal.has_error()) {
     return equal.error();
   }
-  return describe_key(shards[0], table, column);
+  return describe_new_key(shards[0], table, column);
 }
 
 // One change of the registry: the journal's transaction with the locks that keep other changes and
@@ -195,10 +196,15 @@ Result<std::string> group_for(Change& change, const TableName& name, const Table
   return other->group;
 }
 
-// `again`: the second look at a table that has just been registered. `done` is left false when
-// nothing had to be changed.
+enum class Look : std::uint8_t {
+  kFirst,   // nothing is done for a table that is registered so already
+  kRepair,  // everything is done again
+  kSecond,  // at a table that has just been registered
+};
+
+// `done` is left false when nothing had to be changed.
 Result<RegisteredTable> register_sharded(const Config& config, const TableRequest& request,
-                                         bool again, bool& done) {
+                                         Look look, bool& done) {
   Change change(config);
   bool exists = false;
   const auto name = change.resolve(request.table, request, exists);
@@ -232,7 +238,7 @@ Result<RegisteredTable> register_sharded(const Config& config, const TableReques
       return make_error("42710", "table " + name->qualified + " is already sharded by " +
                                      old->key_column + " in group " + old->group);
     }
-    if (!again && (!exists || !old->key_type.empty())) {
+    if (look == Look::kFirst && (!exists || !old->key_type.empty())) {
       return *old;
     }
     table.group = old->group;
@@ -260,7 +266,7 @@ Result<RegisteredTable> register_sharded(const Config& config, const TableReques
     ensure_fences(change.shards()[i], change.scope(), {&table, 1});
   }
   stride_sequences(change.shards(), change.slots(), {&table, 1});
-  if (again && exceptions.empty()) {
+  if (look == Look::kSecond && exceptions.empty()) {
     return table;
   }
   change.commit({{table}, {}}, exceptions, table.group);
@@ -369,6 +375,66 @@ Result<RegisteredTable> register_local(const Config& config, const TableRequest&
   return table;
 }
 
+// A table that cannot be put right is named and left as it is: the others are not its fault. A lost
+// journal is everybody's.
+template <class F>
+void one_table(const RegisteredTable& table, const ControlSession& journal, F act) {
+  SqlError error;
+  try {
+    const Result<void> done = act();
+    if (done.has_value()) {
+      return;
+    }
+    error = done.error();
+  } catch (const SqlFailure& failure) {
+    if (!journal.alive()) {
+      throw;
+    }
+    error = failure.error();
+  }
+  spdlog::warn("registry: table {}: {}", table.name.qualified, error.message);
+}
+
+// Registers tables again whose key expression is another than routing's: fences, and the directory
+// of keys that it had under other names.
+void repair_expressions(const Config& config, ControlSession& journal) {
+  for (const RegisteredTable& table :
+       sound_tables(journal, read_registry(journal, config.journal.scope))) {
+    if (table.kind != "sharded" || table.key_type.empty()) {
+      continue;
+    }
+    one_table(table, journal, [&]() -> Result<void> {
+      if (!find_table(journal, table.name, {})) {
+        return {};
+      }
+      const auto key = describe_key(journal, table.name, table.key_column);
+      if (key.has_error() || key->expression == table.key_expression) {
+        return {};
+      }
+      const TableRequest request{.table = table.name.qualified, .key = table.key_column};
+      for (const bool again : {false, true}) {
+        bool done = false;
+        auto repaired =
+            register_sharded(config, request, again ? Look::kSecond : Look::kRepair, done);
+        if (repaired.has_error()) {
+          return repaired.error();
+        }
+      }
+      spdlog::warn("registry: table {}: its key expression was {}, now {}", table.name.qualified,
+                   table.key_expression, key->expression);
+      return {};
+    });
+  }
+}
+
+void tell_hazards(const Config& config, const RegisteredTable& table) {
+  ControlSession journal(config.shards[config.journal_index()]);
+  for (const std::string& each :
+       hazards(journal, table, read_registry(journal, config.journal.scope), false)) {
+    spdlog::warn("registry: {}", each);
+  }
+}
+
 template <class F>
 Result<RegisteredTable> guarded(const Config& config, F change) {
   if (!config.has_journal()) {
@@ -388,13 +454,14 @@ Result<RegisteredTable> guarded(const Config& config, F change) {
 Result<RegisteredTable> shard_table(const Config& config, const TableRequest& request) {
   return guarded(config, [&]() -> Result<RegisteredTable> {
     bool done = false;
-    auto table = register_sharded(config, request, false, done);
+    auto table = register_sharded(config, request, Look::kFirst, done);
     if (!done || config.shards.size() == 1) {
       return table;
     }
+    tell_hazards(config, *table);
     // Statements that were routed before the registration and waited for its locks have put their
     // rows on the journal shard by now.
-    return register_sharded(config, request, true, done);
+    return register_sharded(config, request, Look::kSecond, done);
   });
 }
 
@@ -426,13 +493,15 @@ void await_proxies(ControlSession& journal, const std::string& scope,
 void complete_tables(const Config& config) {
   ControlSession journal(config.shards[config.journal_index()]);
   for (const RegisteredTable& table : read_registry(journal, config.journal.scope)) {
-    if (table.kind != "sharded" || !table.key_type.empty() ||
-        !find_table(journal, table.name, {})) {
-      continue;
-    }
-    const auto done = shard_table(config, {.table = table.name.qualified, .key = table.key_column});
-    if (done.has_error()) {
-      throw SqlFailure(done.error(), journal.shard());
+    if (table.kind == "sharded" && table.key_type.empty()) {
+      one_table(table, journal, [&]() -> Result<void> {
+        if (!find_table(journal, table.name, {})) {
+          return {};
+        }
+        const auto done =
+            shard_table(config, {.table = table.name.qualified, .key = table.key_column});
+        return done.has_error() ? Result<void>(done.error()) : Result<void>{};
+      });
     }
   }
 }
@@ -440,8 +509,10 @@ void complete_tables(const Config& config) {
 void resolve_tables(const Config& config) {
   complete_tables(config);
   ControlSession journal(config.shards[config.journal_index()]);
+  repair_expressions(config, journal);
   const Config cluster = member_config(journal, config);
-  const std::vector<RegisteredTable> tables = read_registry(journal, config.journal.scope);
+  const std::vector<RegisteredTable> tables =
+      sound_tables(journal, read_registry(journal, config.journal.scope));
   Cluster shards(cluster);
   shards.begin();
   for (std::size_t i = 0; i < shards.size(); ++i) {

@@ -23,7 +23,7 @@ std::vector<std::string> column_of(const std::vector<KnownTable>& tables, F text
 
 KeyColumn described(Cluster& shards, const Config& config, const RegisteredTable& table) {
   ControlSession& session = shards[config.journal_index()];
-  const auto key = describe_key(session, table.name, table.key_column);
+  const auto key = describe_new_key(session, table.name, table.key_column);
   if (key.has_error()) {
     refuse(shards, config, key.error());
   }

@@ -80,7 +80,7 @@ Result<KeyColumn> describe_key(ControlSession& session, const TableName& table,
       " UNION ALL SELECT t.typbasetype, t.typtypmod FROM base b"
       " JOIN pg_catalog.pg_type t ON t.oid = b.oid AND t.typtype = 'd'"
       ") SELECT t.oid, t.typname, b.typmod, pg_catalog.format_type(t.oid, b.typmod),"
-      " COALESCE(c.collisdeterministic, true)"
+      " COALESCE(c.collisdeterministic, true), a.attgenerated <> ''"
       " FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.oid AND t.typtype <> 'd'"
       " JOIN pg_catalog.pg_attribute a ON a.attrelid = $1::pg_catalog.regclass AND a.attname = $2"
       " LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation",
@@ -96,14 +96,39 @@ Result<KeyColumn> describe_key(ControlSession& session, const TableName& table,
     return make_error("0A000",
                       "column " + where + " of type " + rows.text(0, 3) + " cannot be a key column",
                       "Keys are integers, uuid, text, varchar, char(n), citext, bytea, boolean, "
-                      "date, or numeric without a scale.");
+                      "date, or numeric(p,0).");
   }
   if (!rows.boolean(0, 4)) {
     return make_error(
         "0A000", "column " + where + " has a nondeterministic collation and cannot be a key column",
         "Two different texts could be one key.");
   }
-  return KeyColumn{*type, routing::sql_key_expression(*type, quote_identifier(column))};
+  return KeyColumn{*type, routing::sql_key_expression(*type, quote_identifier(column)),
+                   rows.boolean(0, 5)};
+}
+
+Result<KeyColumn> describe_new_key(ControlSession& session, const TableName& table,
+                                   std::string_view column) {
+  auto key = describe_key(session, table, column);
+  if (key.has_value() && key->computed) {
+    return make_error("0A000",
+                      "column " + table.qualified + "." + std::string(column) +
+                          " is generated from other columns and cannot be a key column",
+                      "The proxy must see the key of a row in INSERT: use a plain column.");
+  }
+  return key;
+}
+
+std::vector<RegisteredTable> sound_tables(ControlSession& session,
+                                          std::vector<RegisteredTable> tables) {
+  std::erase_if(tables, [&](const RegisteredTable& table) {
+    if (table.kind != "sharded" || table.key_type.empty() || !find_table(session, table.name, {})) {
+      return false;
+    }
+    const auto key = describe_key(session, table.name, table.key_column);
+    return key.has_error() || routing::name_of(key->type) != table.key_type;
+  });
+  return tables;
 }
 
 int ensure_fences(ControlSession& session, std::string_view scope,

@@ -42,12 +42,21 @@ struct RegisteredTable {
 struct KeyColumn {
   routing::KeyType type = routing::KeyType::kText;
   std::string expression;  // routing::sql_key_expression of the column
+  bool computed = false;   // GENERATED ALWAYS AS (...): no INSERT can give it
 };
 
 // The key column of an existing table. Errors: 42703 no such column, 0A000 a type or collation
 // that cannot be a key.
 [[nodiscard]] Result<KeyColumn> describe_key(ControlSession& session, const TableName& table,
                                              std::string_view column);
+
+// describe_key for a table that is being registered: 0A000 also for a computed column.
+[[nodiscard]] Result<KeyColumn> describe_new_key(ControlSession& session, const TableName& table,
+                                                 std::string_view column);
+
+// Without the tables that exist here and whose key column is not what was registered.
+[[nodiscard]] std::vector<RegisteredTable> sound_tables(ControlSession& session,
+                                                        std::vector<RegisteredTable> tables);
 
 // Installs the insert fence where one of the sharded tables, or a partition of it, lacks it or has
 // another one. Tables that do not exist here are passed over. Returns how many relations were
