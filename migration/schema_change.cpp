@@ -108,7 +108,8 @@ void follow(Cluster& shards, const Config& config, const KnownTable& known, cons
     table.name = after.name;
   }
   bool rekeyed = false;
-  if (table.kind == "sharded") {
+  // One that had no such column before was broken already: it may be on its way back.
+  if (table.kind == "sharded" && !known.key_attnum.empty()) {
     if (after.key_column.empty()) {
       refuse(shards, config,
              make_error("0A000", "cannot drop column " + table.key_column + " of table " +
@@ -226,8 +227,9 @@ RegistryChange follow_schema_change(const Config& config, Cluster& shards,
   if (auto equal = same_shape(shards, names); equal.has_error()) {
     refuse(shards, config, equal.error());
   }
+  const std::vector<RegisteredTable> sound = sound_tables(session, tables);
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    ensure_fences(shards[i], config.journal.scope, tables);
+    ensure_fences(shards[i], config.journal.scope, sound);
   }
   stride_sequences(shards, slots, tables);
   return change;

@@ -127,6 +127,18 @@ SqlError no_placement() {
                     "Try again; see the log of the proxy if it persists.");
 }
 
+// What a statement was refused for, told in the words of the broken table if there is one.
+SqlError refusal(const Plan& plan, const Snapshot& snapshot) {
+  for (const parser::TableRef& ref : plan.statement.tables) {
+    if (const BrokenTable* broken = snapshot.find_broken(ref.name)) {
+      return make_error(ErrorCode::kPlacementUnverified, broken->reason,
+                        "Change registered tables only through the proxy; collegedb check names "
+                        "what has to be put right.");
+    }
+  }
+  return plan.error;
+}
+
 void add_key(Route& out, const Plan& plan, std::string key, bool sought) {
   const std::int32_t bucket = gate_bucket(plan.group, key);
   out.keys.push_back({plan.group, std::move(key), bucket, sought});
@@ -191,7 +203,7 @@ Route route(const Plan& plan, std::span<const Parameter> parameters, const Snaps
   if (plan.kind == PlanKind::kAdmin) return of_kind(RouteKind::kAdmin);
   if (plan.kind == PlanKind::kSession) return of_kind(RouteKind::kSession);
   if (snapshot.shards.size() == 1) return route_single_shard(plan, parameters);
-  if (plan.refused_by_placement) return refuse(plan.error);
+  if (plan.refused_by_placement) return refuse(refusal(plan, snapshot));
   switch (plan.kind) {
     case PlanKind::kKeyed:
       return route_keyed(plan, parameters, snapshot);

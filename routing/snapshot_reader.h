@@ -29,8 +29,9 @@ struct LoadedSnapshot {
 [[nodiscard]] Versions read_versions(migration::ControlSession& journal, const std::string& scope);
 
 // One REPEATABLE READ transaction. Throws SqlFailure: PLACEMENT_UNVERIFIED when the manifest names
-// a shard that is not configured, or a table's key column is not what was registered. What
-// the versions say is unchanged since `previous` (may be null) is taken over from it.
+// a shard that is not configured. A table whose key column is not what was registered is broken,
+// and no reason not to load the others. What the versions say is unchanged since `previous` (may be
+// null) is taken over from it.
 [[nodiscard]] LoadedSnapshot read_snapshot(migration::ControlSession& journal, const Config& config,
                                            const LoadedSnapshot* previous);
 

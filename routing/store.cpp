@@ -36,6 +36,12 @@ const ShardConfig& home(const Config& config) {
   return config.shards[config.has_journal() ? config.journal_index() : 0];
 }
 
+void tell_broken(const Snapshot& snapshot) {
+  for (const BrokenTable& table : snapshot.broken_tables) {
+    spdlog::warn("directory: {}; statements on it are refused", table.reason);
+  }
+}
+
 std::string channel_of(const Config& config) {
   return migration::quote_identifier("collegedb_" + config.journal.scope);
 }
@@ -58,8 +64,10 @@ Store::~Store() {
 
 std::shared_ptr<const Snapshot> Store::load() {
   ControlSession session(home(config_), store_options());
-  adopt(config_.has_journal() ? read_snapshot(session, config_, nullptr)
-                              : static_snapshot(session, config_));
+  LoadedSnapshot loaded = config_.has_journal() ? read_snapshot(session, config_, nullptr)
+                                                : static_snapshot(session, config_);
+  tell_broken(loaded.snapshot);
+  adopt(std::move(loaded));
   return current();
 }
 
@@ -173,20 +181,33 @@ void Store::check(ControlSession& session) {
   }
   const bool journal = config_.has_journal();
   const auto fresh = [&] {
-    if (force || !last_) {
+    // What is broken may be put right where no version tells of it.
+    if (force || !last_ || !last_->snapshot.broken_tables.empty()) {
       return false;
     }
     return !journal || read_versions(session, config_.journal.scope) == last_->versions;
   };
   if (!fresh()) {
-    LoadedSnapshot loaded;
-    if (journal) {
-      loaded = read_snapshot(session, config_, last_ && !force ? &*last_ : nullptr);
-    } else {
-      loaded = static_snapshot(session, config_);
+    const auto load = [&] {
+      return journal ? read_snapshot(session, config_, last_ && !force ? &*last_ : nullptr)
+                     : static_snapshot(session, config_);
+    };
+    LoadedSnapshot loaded = load();
+    const bool same_versions = last_ && loaded.versions == last_->versions;
+    const bool same_tables =
+        last_ && loaded.snapshot.broken_tables == last_->snapshot.broken_tables;
+    if (journal && same_versions && !same_tables) {
+      // Plans of every process depend on it.
+      session.run(
+          "UPDATE collegedb.manifest SET registry_version = registry_version + 1 WHERE scope = $1",
+          {config_.journal.scope});
+      loaded = load();
     }
-    adopt(std::move(loaded));
-    next_beat_ = {};
+    if (force || !same_versions || !same_tables) {
+      tell_broken(loaded.snapshot);
+      adopt(std::move(loaded));
+      next_beat_ = {};
+    }
   }
   {
     const std::lock_guard lock(mutex_);

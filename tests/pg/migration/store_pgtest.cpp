@@ -165,13 +165,18 @@ TEST_F(StoreTest, AShardThatIsNotConfiguredIsAnError) {
   routing::Store store(config);
   const SqlError error = failure_of([&] { store.load(); });
   EXPECT_EQ(error.sqlstate, "40001");
-  EXPECT_THAT(error.message, HasSubstr("PLACEMENT_UNVERIFIED: epoch 1 names shard \"sc\""));
+  EXPECT_THAT(error.message, HasSubstr("PLACEMENT_UNVERIFIED: the cluster names shard \"sc\""));
 }
 
-TEST_F(StoreTest, AKeyColumnOfAnotherTypeThanRegisteredIsAnError) {
+TEST_F(StoreTest, AKeyColumnOfAnotherTypeThanRegisteredIsNotedAndKeepsNothingElseOut) {
   tell(0, "UPDATE collegedb.tables SET key_type = 'uuid' WHERE table_name = 'users'");
   routing::Store store(config);
-  EXPECT_THAT(failure_of([&] { store.load(); }).message, HasSubstr("was registered as uuid"));
+  const auto snapshot = store.load();
+  ASSERT_EQ(snapshot->broken_tables.size(), 1U);
+  EXPECT_THAT(snapshot->broken_tables.front().reason, HasSubstr("was registered as uuid"));
+  EXPECT_TRUE(snapshot->is_dependent({"public", "users"}, {}));
+  EXPECT_NE(snapshot->find_table({"public", "users"}, {}), nullptr) << "its rows are still sought";
+  EXPECT_FALSE(snapshot->is_dependent({"public", "orders"}, {}));
 }
 
 TEST_F(StoreTest, RecordsTheProxyAndTakesItOutAgain) {

@@ -299,5 +299,23 @@ TEST(Explain, OtherKinds) {
       explain(*planned("DELETE FROM users"), {}, snapshot).reason.starts_with("KEY_REQUIRED"));
 }
 
+// It is refused in its own words; what does not name it goes on.
+TEST(Route, ABrokenTableIsRefusedByItsName) {
+  Snapshot snapshot = cluster();
+  snapshot.dependent_relations.push_back({"public", "accounts"});
+  snapshot.broken_tables.push_back({{"public", "accounts"}, "table public.accounts is odd"});
+  for (const char* sql :
+       {"SELECT * FROM accounts WHERE code = 'a'", "DELETE FROM accounts",
+        "INSERT INTO public.accounts VALUES ('a', 1)", "SELECT count(*) FROM accounts"}) {
+    const Route refused = routed(sql, {}, snapshot);
+    EXPECT_EQ(refused.kind, RouteKind::kRefuse) << sql;
+    EXPECT_EQ(refused.error.sqlstate, "40001") << sql;
+    EXPECT_EQ(refused.error.message, "PLACEMENT_UNVERIFIED: table public.accounts is odd") << sql;
+  }
+  EXPECT_TRUE(routed("SELECT * FROM active_users", {}, snapshot)
+                  .error.message.starts_with("UNROUTABLE_QUERY"));
+  EXPECT_EQ(routed("SELECT * FROM users WHERE id = 1", {}, snapshot).kind, RouteKind::kShard);
+}
+
 }  // namespace
 }  // namespace collegedb::routing::testing
