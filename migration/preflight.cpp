@@ -12,6 +12,8 @@ namespace {
 
 using Severity = Finding::Severity;
 
+constexpr std::int64_t kLeastPreparedTransactions = 16;
+
 class Preflight {
  public:
   explicit Preflight(const Config& config) : config_(config) {}
@@ -64,10 +66,15 @@ class Preflight {
         "SELECT pg_catalog.current_setting('max_prepared_transactions')::pg_catalog.int4,"
         " (SELECT setting::pg_catalog.int8 FROM pg_catalog.pg_settings"
         " WHERE name = 'deadlock_timeout'),"
-        " pg_catalog.current_setting('wal_level'), pg_catalog.current_setting('server_encoding')");
+        " pg_catalog.current_setting('server_encoding')");
     if (rows.int8(0, 0) == 0 && config_.shards.size() > 1) {
       add(Severity::kError, session.shard(),
           "MIGRATION_NO_ATOMIC_BATCH: max_prepared_transactions is 0",
+          "Set it to at least 16 and restart the server.");
+    } else if (rows.int8(0, 0) < kLeastPreparedTransactions && config_.shards.size() > 1) {
+      add(Severity::kWarning, session.shard(),
+          "max_prepared_transactions is " + rows.text(0, 0) +
+              ": moves and schema changes may have to wait for each other or fail",
           "Set it to at least 16 and restart the server.");
     }
     const auto cutover = config_.migration.cutover_lock_timeout.count();
@@ -77,13 +84,8 @@ class Preflight {
               "cutover_lock_timeout (" + std::to_string(cutover) + " ms)",
           "A client's transaction could be ended by a move; raise deadlock_timeout.");
     }
-    if (rows.view(0, 2) != "logical") {
-      add(Severity::kNote, session.shard(),
-          "wal_level is " + rows.text(0, 2) + ": keys are copied under the fence, never streamed",
-          "wal_level = logical allows moves of very large keys.");
-    }
-    if (rows.view(0, 3) != "UTF8") {
-      add(Severity::kError, session.shard(), "server_encoding is " + rows.text(0, 3),
+    if (rows.view(0, 2) != "UTF8") {
+      add(Severity::kError, session.shard(), "server_encoding is " + rows.text(0, 2),
           "Keys are compared as UTF-8: use databases with encoding UTF8.");
     }
   }

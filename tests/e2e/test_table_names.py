@@ -1,6 +1,8 @@
 """Every admin function means the same table and the same key by the same words."""
 
 import contextlib
+import pathlib
+import re
 
 import psycopg2
 import pytest
@@ -77,3 +79,23 @@ def test_a_bytea_key_is_moved_with_its_rows(place, two_groups):
     assert (moved[4], moved[6]) == ("retired", 1)
     assert two_groups.query("SELECT v FROM app.\"Items\" WHERE id = '\\x0102'") == [(1,)]
     assert place.holders('app."Items"', "id", b"\x01\x02") == [target]
+
+
+def test_errors_that_have_no_code_are_worded_as_postgresqls(place, two_groups):
+    with pytest.raises(psycopg2.Error, match='operation "nope" does not exist') as unknown:
+        two_groups.query("SELECT * FROM collegedb_cancel_move('nope')")
+    assert unknown.value.pgcode == "42704"
+    place.everywhere("CREATE TABLE exact (id numeric)")
+    with pytest.raises(psycopg2.Error, match="cannot be a key column") as refused:
+        two_groups.query("SELECT * FROM collegedb_shard_table('exact')")
+    assert refused.value.pgcode == "0A000"
+    assert "numeric(p,0)" in refused.value.diag.message_hint
+
+
+def test_check_says_what_the_documents_say():
+    root = pathlib.Path(__file__).parents[2]
+    for name in ("README.md", "docs/errors.md", "docs/configuration.md", "migration/preflight.cpp",
+                 "migration/mover.cpp", "proxy/admin/broadcast.cpp"):
+        text = " ".join((root / name).read_text().replace('"', "").split())
+        told = re.findall(r"at least (\d+)", text)
+        assert told and set(told) == {"16"}, (name, told)
