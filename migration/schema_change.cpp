@@ -95,11 +95,8 @@ void follow(Cluster& shards, const Config& config, const KnownTable& known, cons
             RegistryChange& change) {
   RegisteredTable table = known.table;
   if (!after.exists) {
-    if (!table.key_type.empty()) {
-      table.key_type.clear();
-      table.key_expression.clear();
-      change.upserts.push_back(std::move(table));
-    }
+    change.removals.push_back(table.name);
+    change.dropped.push_back(table.name);
     return;
   }
   const bool renamed = !(after.name == table.name);

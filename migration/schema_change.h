@@ -25,12 +25,14 @@ struct KnownTable {
 struct RegistryChange {
   std::vector<RegisteredTable> upserts;
   std::vector<TableName> removals;
+  std::vector<TableName> dropped = {};  // of the removals: tables that are gone, not renamed
 };
 
 // Fences new partitions, strides new sequences, completes tables that came into being, follows
-// renamed ones; a dropped one stays registered for the day it is created again. REQUIRES: the
-// statement has run in the open transaction of every shard. Throws SqlFailure when it must not be
-// committed: a key column dropped or of another type, or shards that now differ.
+// renamed ones. A dropped one is not registered any more, whatever dropped it: another table of
+// that name is another table. One that was registered before it existed goes on waiting. REQUIRES:
+// the statement has run in the open transaction of every shard. Throws SqlFailure when it must not
+// be committed: a key column dropped or of another type, or shards that now differ.
 [[nodiscard]] RegistryChange follow_schema_change(const Config& config, Cluster& shards,
                                                   const std::vector<int>& slots,
                                                   const std::vector<KnownTable>& before);

@@ -143,18 +143,24 @@ std::optional<SqlFailure> prepare_all(Cluster& shards, const std::string& gid) {
   return std::nullopt;
 }
 
-// The change is committed: whatever goes wrong here does not undo it.
-void await_registry(const Config& config, ControlSession& journal,
-                    const migration::RegistryChange& change) {
-  if (change.upserts.empty() && change.removals.empty()) {
-    return;
-  }
+// The change is committed: whatever goes wrong here does not undo it. Plans depend on names of
+// relations, operators, types and functions too, so every change is waited for.
+void await_registry(const Config& config, ControlSession& journal) {
   try {
     const auto version = journal.run(
         "SELECT registry_version FROM collegedb.manifest WHERE scope = $1", {config.journal.scope});
     migration::await_proxies(journal, config.journal.scope, version.int8(0, 0));
   } catch (const SqlFailure& failure) {
     spdlog::warn("schema change: {}", failure.what());
+  }
+}
+
+void add_notices(const migration::RegistryChange& change, BroadcastDone& done) {
+  for (const migration::TableName& table : change.dropped) {
+    SqlError notice =
+        make_error("00000", "table " + table.qualified + " is not registered any more");
+    notice.severity = "NOTICE";
+    done.notices.push_back(std::move(notice));
   }
 }
 
@@ -193,6 +199,7 @@ Done two_phase(const Config& config, const session::Broadcast& statement,
   open_on_all(shards, context);
   BroadcastDone done = execute(shards, statement.sql);
   const migration::RegistryChange change = follow(cluster, shards, registry);
+  add_notices(change, done);
 
   TwoPhase commit(cluster, journal);
   auto failed = prepare_all(shards, commit.gid());
@@ -217,7 +224,7 @@ Done two_phase(const Config& config, const session::Broadcast& statement,
     warning.severity = "WARNING";
     done.notices.push_back(std::move(warning));
   }
-  await_registry(config, journal, change);
+  await_registry(config, journal);
   return done;
 }
 
@@ -231,13 +238,14 @@ Done plain(const Config& config, const session::Broadcast& statement,
   open_on_all(shards, context);
   BroadcastDone done = execute(shards, statement.sql);
   const migration::RegistryChange change = follow(cluster, shards, registry);
+  add_notices(change, done);
   migration::apply_registry_change(shards[0], config.journal.scope, change);
   try {
     shards.commit();
   } catch (const SqlFailure& failure) {
     return commit_failed(failure, kNothingDone);
   }
-  await_registry(config, journal, change);
+  await_registry(config, journal);
   return done;
 }
 

@@ -210,21 +210,42 @@ TEST_F(RegisteredTest, TheKeyColumnCannotGo) {
             "222");
 }
 
-TEST_F(RegisteredTest, ADroppedTableIsRegisteredForItsReturn) {
-  done("DROP TABLE users");
-  EXPECT_EQ(registry("table_name, key_column, COALESCE(key_type, 'none')"), "users id none");
-  done("CREATE TABLE users (id uuid PRIMARY KEY)");
-  EXPECT_EQ(registry("table_name, key_type"), "users uuid");
-  EXPECT_EQ(fences("users"), "222");
+TEST_F(RegisteredTest, ADroppedTableIsForgotten) {
+  const auto dropped = ddl("DROP TABLE users");
+  ASSERT_FALSE(dropped.has_error()) << dropped.error().message;
+  ASSERT_EQ(dropped->notices.size(), 1U);
+  EXPECT_EQ(dropped->notices[0].message, "table public.users is not registered any more");
+  EXPECT_EQ(registry("table_name"), "");
+  done("CREATE TABLE users (a int)");
+  EXPECT_EQ(registry("table_name"), "");
+  EXPECT_EQ(fences("users"), "000");
 }
 
-TEST_F(RegisteredTest, AReturningTableMustHaveAKey) {
-  done("DROP TABLE users");
-  EXPECT_THAT(ddl("CREATE TABLE users (name text)").error().message,
-              HasSubstr("column \"id\" of relation \"users\" does not exist"));
-  EXPECT_THAT(ddl("CREATE TABLE users (id float8)").error().message,
+TEST_F(RegisteredTest, WhateverDropsATable) {
+  done("CREATE SCHEMA zy");
+  done("CREATE TABLE zy.ss (id int)");
+  ASSERT_FALSE(migration::shard_table(config, {.table = "zy.ss"}).has_error());
+  done("DROP SCHEMA zy CASCADE");
+  EXPECT_EQ(registry("schema_name, table_name"), "public users");
+  done("CREATE SCHEMA zy");
+  done("CREATE TABLE zy.ss (a int)");
+  EXPECT_EQ(registry("schema_name, table_name"), "public users");
+}
+
+TEST_F(RegisteredTest, ATableThatIsWaitedForMustHaveAKey) {
+  ASSERT_FALSE(
+      migration::shard_table(config, {.table = "later", .may_be_missing = true}).has_error());
+  EXPECT_THAT(ddl("CREATE TABLE later (name text)").error().message,
+              HasSubstr("column \"id\" of relation \"later\" does not exist"));
+  EXPECT_THAT(ddl("CREATE TABLE later (id float8)").error().message,
               HasSubstr("cannot be a key column"));
-  EXPECT_EQ(everywhere("SELECT to_regclass('public.users') IS NULL"), "ttt");
+  EXPECT_EQ(everywhere("SELECT to_regclass('public.later') IS NULL"), "ttt");
+  done("DROP TABLE IF EXISTS later");
+  done("CREATE TABLE later (id uuid PRIMARY KEY)");
+  EXPECT_EQ(fences("later"), "222");
+  done("DROP TABLE later");
+  done("CREATE TABLE later (id uuid PRIMARY KEY)");
+  EXPECT_EQ(fences("later"), "000");
 }
 
 TEST_F(RegisteredTest, ShardsMayNotDrift) {
