@@ -93,7 +93,8 @@ indexes (oid) AS (
   SELECT u.objid FROM used u WHERE u.classid = 'pg_catalog.pg_class'::pg_catalog.regclass
   UNION SELECT i.indexrelid FROM pg_catalog.pg_opclass k JOIN families f ON f.oid = k.opcfamily
   JOIN pg_catalog.pg_index i ON k.oid = ANY (i.indclass::pg_catalog.oid[])),
--- A view or a policy counts with any function of a user, as the same call in a statement would.
+-- A view or a policy counts with any function of a user, as the same call in a statement would;
+-- views that an extension brings, by the rule for operators.
 direct (classid, objid) AS (
   SELECT d.classid, d.objid FROM pg_catalog.pg_depend d
   JOIN pg_catalog.pg_proc p ON p.oid = d.refobjid AND p.oid >= 16384
@@ -101,6 +102,10 @@ direct (classid, objid) AS (
   WHERE d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass
   AND d.classid IN ('pg_catalog.pg_rewrite'::pg_catalog.regclass,
     'pg_catalog.pg_policy'::pg_catalog.regclass)
+  AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_depend e
+    ON e.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND e.objid = w.ev_class
+    AND e.deptype = 'e'
+    WHERE d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND w.oid = d.objid)
   UNION SELECT t.classid, t.objid FROM touched t
   WHERE t.classid IN ('pg_catalog.pg_rewrite'::pg_catalog.regclass,
     'pg_catalog.pg_policy'::pg_catalog.regclass)),

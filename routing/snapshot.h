@@ -142,7 +142,7 @@ struct Snapshot {
   NameSet homonyms;
   std::vector<BrokenTable> broken_tables;
   // Names in pg_catalog: a call of anything else is opaque to routing. A name that some other
-  // schema overloads is to be left out, since the call may resolve there.
+  // schema overloads in a language other than C is left out, since the call may resolve there.
   boost::unordered_flat_set<std::string> builtin_functions;
   // Of these, the volatile ones and those that change session state are in routing/functions.h.
 

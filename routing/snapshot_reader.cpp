@@ -235,13 +235,20 @@ void add_tables(ControlSession& session, const std::vector<RegisteredTable>& tab
 }
 
 // Only what came with the server: a function an extension or a superuser put into pg_catalog is as
-// opaque as any other, and so is a name that another schema overloads.
+// opaque as any other, and so is a name that another schema overloads, unless in C or by an
+// aggregate made of C and built-in functions (those of citext).
 void read_builtin_functions(ControlSession& session, Snapshot& snapshot) {
   const Rows rows = session.run(
       "SELECT DISTINCT proname FROM pg_catalog.pg_proc"
       " WHERE pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND oid < 16384"
       " EXCEPT SELECT p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n"
-      " ON n.oid = p.pronamespace WHERE p.oid >= 16384 AND n.nspname <> 'collegedb'");
+      " ON n.oid = p.pronamespace JOIN pg_catalog.pg_language l ON l.oid = p.prolang"
+      " WHERE p.oid >= 16384 AND n.nspname <> 'collegedb' AND l.lanname <> 'c'"
+      " AND (p.prokind <> 'a' OR EXISTS (SELECT 1 FROM pg_catalog.pg_aggregate g"
+      " JOIN pg_catalog.pg_proc f ON f.oid IN (g.aggtransfn, g.aggfinalfn, g.aggcombinefn,"
+      " g.aggserialfn, g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn)"
+      " AND f.oid >= 16384 JOIN pg_catalog.pg_language fl ON fl.oid = f.prolang"
+      " WHERE g.aggfnoid = p.oid AND fl.lanname <> 'c'))");
   snapshot.builtin_functions.reserve(static_cast<std::size_t>(rows.size()));
   for (int i = 0; i < rows.size(); ++i) {
     snapshot.builtin_functions.insert(rows.text(i, 0));

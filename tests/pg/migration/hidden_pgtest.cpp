@@ -147,6 +147,14 @@ TEST_F(HiddenCodeTest, ExtensionsInCStayUsable) {
   EXPECT_FALSE(reads("words"));
   EXPECT_FALSE(writes("words"));
   EXPECT_FALSE(reads("sorted"));
+  // A view that comes with an extension; the same view of a user counts.
+  tell(0,
+       "CREATE EXTENSION pg_stat_statements;"
+       "CREATE VIEW mine AS SELECT query FROM pg_stat_statements(false)");
+  EXPECT_TRUE(snapshot_->builtin_functions.contains("max"));
+  EXPECT_FALSE(snapshot_->builtin_functions.contains("replace"));  // citext has it in SQL
+  EXPECT_FALSE(reads("pg_stat_statements"));
+  EXPECT_TRUE(reads("mine"));
 }
 
 TEST_F(HiddenCodeTest, HomonymsHideRegisteredTables) {
