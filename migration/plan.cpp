@@ -84,7 +84,11 @@ void match_keys(TablePlan& plan, const std::vector<std::string>& keys, const Tab
   }
   plan.key = type;
   plan.key_expression = routing::sql_key_expression(type, column);
-  plan.sought_expression = routing::sql_key_expression(type, "(literal::" + shape.key_type + ")");
+  // The text itself is sought in a citext column: at least what every collation folds is folded.
+  plan.sought_expression =
+      type == routing::KeyType::kCitext
+          ? "pg_catalog.lower(literal COLLATE pg_catalog.\"C\")"
+          : routing::sql_key_expression(type, "(literal::" + shape.key_type + ")");
 }
 
 TablePlan plan_table(const Unit& unit, const TableShape& shape) {
