@@ -9,6 +9,12 @@
 namespace collegedb::session {
 namespace {
 
+// What unknown code may have left behind, but for SQL-level prepared statements: their names are
+// nobody's. Every part may run in a transaction.
+constexpr std::string_view kCleanUp =
+    "RESET ALL;RESET ROLE;CLOSE ALL;UNLISTEN *;DISCARD TEMP;DISCARD SEQUENCES;"
+    "SELECT pg_catalog.pg_advisory_unlock_all();";
+
 bool by_bucket(const routing::RoutedKey& a, const routing::RoutedKey& b) {
   return a.bucket != b.bucket ? a.bucket < b.bucket : a.group < b.group;
 }
@@ -197,19 +203,20 @@ const SettingsPtr& SessionImpl::settings_wanted() const {
 
 // GUCs the client has set and this server connection does not carry, as one Query.
 bool SessionImpl::emit_settings(Link& link) {
+  const bool touched = std::exchange(link.state->touched, false);
   const SettingsPtr& have = link.state->settings;
   const SettingsPtr& want = settings_wanted();
-  if (have == want) {
+  if (have == want && !touched) {
     return false;
   }
   static const Settings kNone;
-  const Settings& old_values = have ? *have : kNone;
+  const Settings& old_values = have && !touched ? *have : kNone;
   const Settings& new_values = want ? *want : kNone;
-  if (old_values == new_values) {
+  if (old_values == new_values && !touched) {
     link.state->settings = want;
     return false;
   }
-  std::string sql;
+  std::string sql(touched ? kCleanUp : "");
   for (const auto& [name, value] : old_values) {
     if (!new_values.contains(name)) {
       sql += "RESET " + quote_identifier_path(name) + ";";
@@ -300,6 +307,9 @@ void SessionImpl::emit_guard(const Target& target) {
 // A statement whose writes the proxy does not know meets the insert fence, whatever ran before it
 // in the transaction.
 void SessionImpl::emit_fence(const Target& target) {
+  if (target.plan == nullptr || target.plan->opaque) {
+    link_->state->touched = true;
+  }
   const bool known = target.plan && (target.plan->known_writes || target.plan->plain_read ||
                                      target.plan->free_standing ||
                                      target.plan->kind == routing::PlanKind::kSession);

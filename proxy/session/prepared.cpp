@@ -100,7 +100,7 @@ bool SessionImpl::on_parse(std::string_view bytes) {
 // Plan and id hold for one registry and one search_path; both may have changed since Parse.
 void SessionImpl::refresh_plan(Prepared& statement) {
   if (statement.registry_version == context_.snapshot->registry_version &&
-      statement.search_path == search_path_text_) {
+      statement.search_path == path_identity_) {
     return;
   }
   if (statement.registry_version >= 0 && statement.plan) {
@@ -110,9 +110,9 @@ void SessionImpl::refresh_plan(Prepared& statement) {
     }
   }
   statement.registry_version = context_.snapshot->registry_version;
-  statement.search_path = search_path_text_;
+  statement.search_path = path_identity_;
   if (!statement.name.empty() && statement.plan) {
-    statement.id = context_.statements.id_of(statement.sql, statement.types, search_path_text_,
+    statement.id = context_.statements.id_of(statement.sql, statement.types, path_identity_,
                                              setting("role"));
   }
 }

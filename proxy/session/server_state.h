@@ -19,6 +19,9 @@ struct ServerState {
   boost::unordered_flat_map<std::uint32_t, std::uint64_t> prepared;
   std::uint64_t turn = 0;
   bool guard_ready = false;  // the guard's statements have been parsed there
+  // Code the proxy does not know has run there (routing::Plan::opaque) and may have left settings,
+  // locks or temporary tables behind: cleaned up before the next statement or transaction.
+  bool touched = false;
   // GUCs that differ from the connection's own start-up values; null = none.
   std::shared_ptr<const Settings> settings;
   // Last ParameterStatus values the server reported; net/backend fills it during login.

@@ -526,7 +526,7 @@ std::shared_ptr<const TextPlan> SessionImpl::plan_of(std::string_view sql) {
   const std::uint64_t misses = context_.plans.misses();
   const std::uint64_t evictions = context_.plans.evictions();
   const std::uint64_t started = context_.stats->now_ns();
-  auto plan = context_.plans.get(sql, search_path_text_, search_path_, *context_.snapshot);
+  auto plan = context_.plans.get(sql, path_identity_, search_path_, *context_.snapshot);
   if (context_.plans.misses() != misses) {
     context_.stats->plan_cache_misses.add();
     context_.stats->plan_cache_evictions.add(context_.plans.evictions() - evictions);
@@ -561,6 +561,12 @@ void SessionImpl::settings_changed() {
   speaks_utf8_ = is_utf8(setting("client_encoding"));
   search_path_ = split_search_path(
       search_path_text_, role.empty() || role == "none" ? std::string_view(identity_.user) : role);
+  // What it means for this user and role: "$user" is one text for all of them.
+  path_identity_.clear();
+  for (const std::string& schema : search_path_) {
+    path_identity_ += schema;
+    path_identity_ += '\0';
+  }
 }
 
 SessionContext SessionImpl::session_context() const {

@@ -145,6 +145,10 @@ TEST_F(BroadcastTest, AShardThatIsDownLeavesTheOthersUnchanged) {
 TEST_F(BroadcastTest, OneShardNeedsNoTwoPhaseCommit) {
   Config one = config;
   one.shards.resize(1);
+  // The cluster has more shards than that: nothing is done on a part of them.
+  EXPECT_EQ(admin::broadcast(one, {"CREATE TABLE t (id int)", true}, context).error().sqlstate,
+            "40001");
+  tell(0, "DELETE FROM collegedb.shards WHERE shard <> 'sa'");
   ASSERT_FALSE(admin::broadcast(one, {"CREATE TABLE t (id int)", true}, context).has_error());
   EXPECT_EQ(everywhere("SELECT to_regclass('public.t') IS NOT NULL"), "tff");
   EXPECT_EQ(admin::broadcast(one, {"CREATE TABLE t (id int)", true}, context).error().sqlstate,
