@@ -159,6 +159,9 @@ void ControlSession::renew(const SessionOptions& options) {
         ", ('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '3'),"
         " ('tcp_keepalives_count', '3'), ('tcp_user_timeout', '15000')";
   }
+  if (!options.keeps_replication_role) {
+    settings += ", ('session_replication_role', 'origin')";
+  }
   if (server_version() >= 140000) {
     settings += ", ('idle_session_timeout', '0'), ('client_connection_check_interval', '";
     settings += options.dies_with_client ? "1s')" : "0')";
@@ -166,7 +169,10 @@ void ControlSession::renew(const SessionOptions& options) {
   if (server_version() >= 170000) {
     settings += ", ('transaction_timeout', '0')";
   }
-  run(settings + ") AS settings (name, value)",
+  // Only some roles may set session_replication_role, even to what it is.
+  run(settings +
+          ") AS settings (name, value) WHERE name <> 'session_replication_role'"
+          " OR pg_catalog.current_setting(name) <> value",
       {milliseconds(options.statement_timeout), milliseconds(options.lock_timeout),
        milliseconds(options.idle_in_transaction_timeout), options.application_name});
 }

@@ -74,6 +74,9 @@ struct SessionOptions {
   // The server ends this session within 15 s of this host's death, and notices within a second that
   // this process has died even while it waits for a lock: for sessions whose locks others wait for.
   bool dies_with_client = false;
+  // renew() leaves session_replication_role as it is, instead of setting it back to origin. Every
+  // change of it makes the server plan all its statements anew.
+  bool keeps_replication_role = false;
   // How long beyond statement_timeout a silent server (stopped, cut off) is waited for; with a
   // statement_timeout of 0 for ever.
   std::chrono::milliseconds silence{5000};

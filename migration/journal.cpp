@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "migration/placed_epochs.h"
+
 namespace collegedb::migration {
 namespace {
 
@@ -89,9 +91,8 @@ StepFailure step_failure(const SqlFailure& failure) {
   return {Event::kRefused, std::move(error)};
 }
 
-PgJournal::PgJournal(SessionPool& pool, const ShardConfig& shard, std::string scope,
-                     Placement placement)
-    : pool_(pool), scope_(std::move(scope)), placement_(std::move(placement)) {
+PgJournal::PgJournal(SessionPool& pool, const ShardConfig& shard, std::string scope)
+    : pool_(pool), scope_(std::move(scope)) {
   try {
     // Idle for as long as a copy takes, with the lock: no timeout may end it.
     session_ = pool_.take(
@@ -162,7 +163,7 @@ std::optional<MoveRecord> PgJournal::load(const std::string& op) {
           " extract(epoch FROM retire_after)::bigint, cancel_requested,"
           " extract(epoch FROM coalesce(finished_at, clock_timestamp()) - started_at) * 1000,"
           " (SELECT array_agg(k.key ORDER BY k.key) FROM collegedb.move_keys k WHERE k.op = m.op),"
-          " tables FROM collegedb.moves m WHERE op = $1",
+          " tables, coalesce(rebalance, '') FROM collegedb.moves m WHERE op = $1",
           {op});
   if (rows.empty()) return std::nullopt;
   MoveRecord out;
@@ -188,6 +189,7 @@ std::optional<MoveRecord> PgJournal::load(const std::string& op) {
   if (!rows.null(0, 13)) out.write_stall_ms = std::strtod(rows.text(0, 13).c_str(), nullptr);
   out.cancel_requested = rows.boolean(0, 15);
   out.duration_ms = std::strtod(rows.text(0, 16).c_str(), nullptr);
+  out.rebalance = rows.text(0, 19);
   out.unit.tables = group_tables(out.unit);
   return out;
 }
@@ -246,19 +248,30 @@ bool PgJournal::decide(const MoveRecord& record) {
   return false;
 }
 
+// Key by key: a plan that reads all entries of the group would be right only for a small directory.
+std::vector<std::string> PgJournal::entries(const std::string& group,
+                                            const std::vector<std::string>& keys,
+                                            std::string_view condition) {
+  const Rows rows =
+      run("SELECT e.key FROM unnest($3::text[]) AS k CROSS JOIN LATERAL"
+          " (SELECT key, kind FROM collegedb.exceptions"
+          " WHERE scope = $1 AND grp = $2 AND key = k LIMIT 1) AS e WHERE " +
+              std::string(condition),
+          {scope_, group, array_text(keys)});
+  std::vector<std::string> out;
+  for (int i = 0; i < rows.size(); ++i) out.push_back(rows.text(i, 0));
+  return out;
+}
+
+std::vector<std::string> PgJournal::pinned(const std::string& group,
+                                           const std::vector<std::string>& keys) {
+  return entries(group, keys, "e.kind = 'move'");
+}
+
 void PgJournal::publish(const MoveRecord& record) {
   try {
     Transaction transaction(*session_);
-    const Rows manifest = run(
-        "UPDATE collegedb.manifest SET exception_version = exception_version + 1 WHERE scope = $1"
-        " RETURNING exception_version, revision, (SELECT count(*) FROM collegedb.epochs e"
-        " WHERE e.scope = $1)",
-        {scope_});
-    if (manifest.empty()) fenced(record);
-    const std::int64_t revision = manifest.int8(0, 2) == 1 ? manifest.int8(0, 1) : -1;
-    for (const std::string& key : record.unit.keys) {
-      publish_key(record, key, manifest.int8(0, 0), revision);
-    }
+    write_directory(record);
     const Rows rows =
         run(with_history("UPDATE collegedb.moves SET state = 'published',"
                          " write_stall_ms = coalesce($3::float8, write_stall_ms),"
@@ -272,21 +285,43 @@ void PgJournal::publish(const MoveRecord& record) {
   }
 }
 
-// An entry that says what placement says anyway is left out, but only when placement was computed
-// from this very manifest and nothing but one epoch counts: an entry too many does no harm.
-void PgJournal::publish_key(const MoveRecord& record, const std::string& key, std::int64_t version,
-                            std::int64_t revision) {
-  const ComputedOwner computed = placement_(key);
-  if (computed.revision == revision && computed.shard == record.unit.destination) {
-    run("DELETE FROM collegedb.exceptions WHERE scope = $1 AND grp = $2 AND key = $3",
-        {scope_, record.unit.group, key});
-    return;
+// What placement says anyway gets no entry. For an operator's move that is the newest active epoch
+// alone: a key that was put on a shard of an older one stays there. A rebalance puts keys where
+// some epoch has them, and an entry would keep the next rebalance away.
+// Without any change of entries no version is raised: during a rebalance every process would load
+// its directory many times a second to find it as it was.
+void PgJournal::write_directory(const MoveRecord& record) {
+  const Unit& unit = record.unit;
+  std::vector<std::string> home;
+  std::vector<std::string> away;
+  const auto sort_out = [&] {
+    const PlacedEpochs epochs = read_epochs(*session_, scope_);
+    home.clear();
+    away.clear();
+    for (const std::string& key : unit.keys) {
+      const bool placed = epochs.places(key, unit.destination, !record.rebalance.empty());
+      (placed ? home : away).push_back(key);
+    }
+  };
+  sort_out();
+  if (away.empty() && entries(unit.group, home, "true").empty()) return;
+  const Rows manifest =
+      run("UPDATE collegedb.manifest SET exception_version = exception_version + 1"
+          " WHERE scope = $1 RETURNING exception_version",
+          {scope_});
+  if (manifest.empty()) fenced(record);
+  // Once more: from here on the manifest cannot change.
+  sort_out();
+  if (const auto old = entries(unit.group, home, "true"); !old.empty()) {
+    run("DELETE FROM collegedb.exceptions WHERE scope = $1 AND grp = $2 AND key = ANY ($3::text[])",
+        {scope_, unit.group, array_text(old)});
   }
   run("INSERT INTO collegedb.exceptions (scope, grp, key, shard, kind, version)"
-      " VALUES ($1, $2, $3, $4, 'move', $5::bigint) ON CONFLICT (scope, grp, key) DO UPDATE"
+      " SELECT $1, $2, k, $4, 'move', $5::bigint FROM unnest($3::text[]) AS k"
+      " ON CONFLICT (scope, grp, key) DO UPDATE"
       " SET shard = excluded.shard, kind = 'move', version = excluded.version,"
       " updated_at = clock_timestamp()",
-      {scope_, record.unit.group, key, record.unit.destination, text(version)});
+      {scope_, unit.group, array_text(away), unit.destination, manifest.text(0, 0)});
 }
 
 void PgJournal::retire(const MoveRecord& record) {
@@ -357,6 +392,10 @@ ClaimResult PgJournal::claim(const MoveRecord& record) {
   try {
     Transaction transaction(*session_);
     if (!lock(unit.op)) fenced(record);
+    if (!run("SELECT 1 FROM collegedb.paused_moves WHERE scope = $1", {scope_}).empty()) {
+      unlock(unit.op);
+      return {.paused = true};
+    }
     const std::string keys = array_text(unit.keys);
     // In key order, so that two claims of the same keys do not deadlock.
     run("INSERT INTO collegedb.claims (scope, grp, key, op) SELECT $1, $2, k, $4"
@@ -372,17 +411,15 @@ ClaimResult PgJournal::claim(const MoveRecord& record) {
       return {.op = taken.text(0, 0), .destination = taken.text(0, 1), .key = taken.text(0, 2)};
     }
     require_open_topology(unit);
-    run("INSERT INTO collegedb.moves (op, scope, state, grp, source, destination, token,"
-        " retire_after) VALUES ($1, $2, 'claim', $3, $4, $5, $6::bigint,"
-        " make_interval(secs => $7::int8))",
+    run("WITH m AS (INSERT INTO collegedb.moves (op, scope, state, grp, source, destination, token,"
+        " retire_after, rebalance) VALUES ($1, $2, 'claim', $3, $4, $5, $6::bigint,"
+        " make_interval(secs => $7::int8), $9) RETURNING op),"
+        " k AS (INSERT INTO collegedb.move_keys (op, scope, grp, key) SELECT m.op, $2, $3, key"
+        " FROM m, unnest($8::text[]) AS key)"
+        " INSERT INTO collegedb.move_history (op, state, attempt, token)"
+        " SELECT op, 'claim', 0, $6::bigint FROM m",
         {unit.op, scope_, unit.group, unit.source, unit.destination, text(record.token),
-         text(unit.retire_after.count())});
-    run("INSERT INTO collegedb.move_keys (op, scope, grp, key) SELECT $1, $2, $3, k"
-        " FROM unnest($4::text[]) AS k",
-        {unit.op, scope_, unit.group, keys});
-    run("INSERT INTO collegedb.move_history (op, state, attempt, token) VALUES ($1, 'claim', 0,"
-        " $2::bigint)",
-        {unit.op, text(record.token)});
+         text(unit.retire_after.count()), keys, optional_text(record.rebalance)});
     transaction.commit();
   } catch (const SqlFailure& failure) {
     throw StepFailure(Event::kLost, failure.error());

@@ -19,13 +19,6 @@ namespace collegedb::migration {
 // Turns a failed statement into a StepFailure. `decided`: nothing may be given up any more.
 [[nodiscard]] StepFailure step_failure(const SqlFailure& failure);
 
-// True when placement alone gives this shard; the revision tells which manifest was asked.
-struct ComputedOwner {
-  std::string shard;
-  std::int64_t revision = 0;
-};
-using Placement = std::function<ComputedOwner(const std::string& key)>;
-
 // What is known of a key before it is claimed.
 struct Directory {
   std::vector<GroupTable> tables;
@@ -34,6 +27,7 @@ struct Directory {
 
 struct ClaimResult {
   bool claimed = false;
+  bool paused = false;  // not claimed: no move begins until collegedb_resume_moves()
   // Not claimed: the operation that has one of the keys.
   std::string op;
   std::string destination;
@@ -43,7 +37,7 @@ struct ClaimResult {
 class PgJournal final : public Journal {
  public:
   // Takes a session. Throws StepFailure (kLost). `pool` outlives this object.
-  PgJournal(SessionPool& pool, const ShardConfig& shard, std::string scope, Placement placement);
+  PgJournal(SessionPool& pool, const ShardConfig& shard, std::string scope);
   ~PgJournal() override;
   PgJournal(const PgJournal&) = delete;
   PgJournal& operator=(const PgJournal&) = delete;
@@ -73,6 +67,8 @@ class PgJournal final : public Journal {
   // is taken before any of it can be seen.
   ClaimResult claim(const MoveRecord& record);
   Directory directory(const std::string& group, const std::string& key);
+  // Of these keys the ones that an operator has put where they are: entries of kind 'move'.
+  std::vector<std::string> pinned(const std::string& group, const std::vector<std::string>& keys);
   std::vector<std::string> active_operations();
   // Of these, the ones whose lock is free right now.
   std::vector<std::string> orphaned_operations();
@@ -90,12 +86,12 @@ class PgJournal final : public Journal {
  private:
   Rows run(std::string_view sql, std::initializer_list<SqlParameter> parameters);
   void require_open_topology(const Unit& unit);
-  void publish_key(const MoveRecord& record, const std::string& key, std::int64_t version,
-                   std::int64_t revision);
+  std::vector<std::string> entries(const std::string& group, const std::vector<std::string>& keys,
+                                   std::string_view condition);
+  void write_directory(const MoveRecord& record);
 
   SessionPool& pool_;
   std::string scope_;
-  Placement placement_;
   std::unique_ptr<ControlSession> session_;
   std::optional<Lease> lease_;
 };

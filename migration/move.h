@@ -54,6 +54,7 @@ struct MoveRecord {
   std::optional<double> write_stall_ms{};
   double duration_ms = 0;
   bool cancel_requested = false;
+  std::string rebalance{};  // the one it is a part of; empty = asked for by an operator
 };
 
 // What collegedb_reassign asks for.

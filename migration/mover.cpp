@@ -204,7 +204,7 @@ Event Mover::perform(Command command) {
 
 Event Mover::write(State state) {
   if (parts_.journal.record(record_, state)) {
-    throw refused("the move was cancelled");
+    throw refused(kMoveCancelled);
   }
   return Event::kDone;
 }
@@ -330,7 +330,7 @@ Event Mover::retire_rows() {
 
 Event Mover::decide() {
   if (parts_.journal.decide(record_)) return Event::kDone;
-  throw refused("the move was cancelled, or the tables of the group have changed");
+  throw refused(std::string(kMoveCancelled) + ", or the tables of the group have changed");
 }
 
 Event Mover::inspect() {

@@ -18,6 +18,9 @@ struct Clock {
   static Clock steady();
 };
 
+// Part of the error of a move that was cancelled.
+inline constexpr std::string_view kMoveCancelled = "the move was cancelled";
+
 class Mover {
  public:
   struct Parts {

@@ -6,20 +6,9 @@
 
 #include "migration/move_meter.h"
 #include "migration/pg_shard.h"
-#include "routing/route.h"
 
 namespace collegedb::migration {
 namespace {
-
-Placement placement_of(const RunnerOptions& options) {
-  return [snapshot = options.snapshot](const std::string& key) -> ComputedOwner {
-    const auto now = snapshot();
-    if (!now || now->epochs.empty()) return {};
-    const routing::ShardId owner = routing::computed_owner(*now, now->epochs.front(), key);
-    if (owner >= now->shards.size()) return {};
-    return {.shard = now->shards[owner].name, .revision = now->revision};
-  };
-}
 
 bool is_over(Outcome outcome) {
   return outcome == Outcome::kRetired || outcome == Outcome::kAborted ||
@@ -38,7 +27,7 @@ RunnerOptions completed(RunnerOptions options) {
 
 std::unique_ptr<PgJournal> open_journal(const RunnerOptions& options) {
   return std::make_unique<PgJournal>(*options.sessions, options.shards.at(options.journal),
-                                     options.scope, placement_of(options));
+                                     options.scope);
 }
 
 const ShardConfig* find_shard(const RunnerOptions& options, const std::string& name) {

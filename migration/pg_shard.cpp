@@ -3,6 +3,7 @@
 #include <libpq-fe.h>
 
 #include <algorithm>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -23,6 +24,13 @@ std::string text(std::int64_t value) {
   return std::to_string(value);
 }
 
+// Text form of an int[].
+std::string array_of(std::span<const std::int32_t> items) {
+  std::string out = "{";
+  for (const std::int32_t item : items) out += (out.size() > 1 ? "," : "") + text(item);
+  return out + "}";
+}
+
 StepFailure refused(ErrorCode code, std::string_view what) {
   return {Event::kRefused, make_error(code, what)};
 }
@@ -31,13 +39,19 @@ std::string conflict_text(const std::string& shard) {
   return "shard \"" + shard + "\" already has rows of the key";
 }
 
-// "table=rows:hash:hash;" of one digest row.
-void append(Digest& digest, const TablePlan& table, const Rows& row) {
-  digest.text +=
-      table.label + "=" + row.text(0, 0) + ":" + row.text(0, 1) + ":" + row.text(0, 2) + ";";
-  if (table.internal) return;
-  digest.rows += row.int8(0, 0);
-  digest.bytes += row.int8(0, 3);
+// "table=rows:hash:hash;" of each digest row.
+Digest digest_of(const MovePlan& plan, const Rows& rows) {
+  Digest out;
+  for (std::size_t i = 0; i < plan.tables.size(); ++i) {
+    const TablePlan& table = plan.tables[i];
+    const int row = static_cast<int>(i);
+    out.text += table.label + "=" + rows.text(row, 0) + ":" + rows.text(row, 1) + ":" +
+                rows.text(row, 2) + ";";
+    if (table.internal) continue;
+    out.rows += rows.int8(row, 0);
+    out.bytes += rows.int8(row, 3);
+  }
+  return out;
 }
 
 }  // namespace
@@ -52,7 +66,8 @@ ControlSession& PgShard::session() {
                                                  .statement_timeout = kCopyTimeout,
                                                  .lock_timeout = kLockTimeout,
                                                  .idle_in_transaction_timeout = milliseconds(0),
-                                                 .dies_with_client = true});
+                                                 .dies_with_client = true,
+                                                 .keeps_replication_role = true});
     return *session_;
   } catch (const SqlFailure& failure) {
     throw StepFailure(Event::kLost, failure.error());
@@ -162,13 +177,19 @@ void PgShard::forget_token(const Unit& unit) {
 void PgShard::begin(const Unit& unit, std::int64_t token) {
   run("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
   const Rows rows =
-      run("SELECT token FROM collegedb.move_token WHERE op = $1 FOR SHARE", {unit.op});
+      run("SELECT token, set_config('collegedb.guarded', 'on', true),"
+          " current_setting('session_replication_role') FROM collegedb.move_token"
+          " WHERE op = $1 FOR SHARE",
+          {unit.op});
   if (rows.empty() || rows.int8(0, 0) != token) {
     throw StepFailure(Event::kFenced, make_error(ErrorCode::kRecoveryFenced,
                                                  "operation " + unit.op + " was taken over"));
   }
-  set_local("collegedb.guarded", "on");
-  if (plan_->replica_role) set_local("session_replication_role", "replica");
+  // Of the session, not of the transaction: the next move will want the same.
+  const std::string role = plan_->replica_role ? "replica" : "origin";
+  if (rows.view(0, 2) != role) {
+    run("SELECT set_config('session_replication_role', $1, false)", {role});
+  }
 }
 
 std::string PgShard::begin_snapshot(const Unit& unit) {
@@ -196,15 +217,25 @@ void PgShard::end_snapshot() {
   run("COMMIT");
 }
 
-void PgShard::refuse_tombstones(const Unit& unit) {
+// Key by key, whatever the planner thinks of a table that grows by hundreds of rows a second and
+// has not been analyzed for a minute.
+std::vector<std::pair<std::string, std::string>> PgShard::tombstones(const Unit& unit) {
   const Rows rows =
-      run("SELECT key, moved_to FROM collegedb.retired WHERE scope = $1 AND grp = $2"
-          " AND key = ANY ($3::text[]) LIMIT 1",
+      run("SELECT r.key, r.moved_to FROM unnest($3::text[]) AS k CROSS JOIN LATERAL"
+          " (SELECT key, moved_to FROM collegedb.retired"
+          " WHERE scope = $1 AND grp = $2 AND key = k LIMIT 1) AS r",
           {unit.scope, unit.group, array_text(unit.keys)});
-  if (rows.empty()) return;
-  throw refused(ErrorCode::kMoveRefused, "key " + rows.text(0, 0) + " is not on shard \"" +
-                                             shard_.name + "\": it moved to \"" + rows.text(0, 1) +
-                                             "\"");
+  std::vector<std::pair<std::string, std::string>> out;
+  for (int i = 0; i < rows.size(); ++i) out.emplace_back(rows.text(i, 0), rows.text(i, 1));
+  return out;
+}
+
+void PgShard::refuse_tombstones(const Unit& unit) {
+  const auto found = tombstones(unit);
+  if (found.empty()) return;
+  const auto& [key, moved_to] = found.front();
+  throw refused(ErrorCode::kMoveRefused, "key " + key + " is not on shard \"" + shard_.name +
+                                             "\": it moved to \"" + moved_to + "\"");
 }
 
 void PgShard::begin_cutover(const Unit& unit, std::int64_t token) {
@@ -240,8 +271,12 @@ void PgShard::begin_import(const Unit& unit, std::int64_t token) {
   // Trigger functions of constraints and defaults see what an ordinary session sees.
   run("SET CONSTRAINTS ALL IMMEDIATE");
   refuse_rows(unit);
-  run("DELETE FROM collegedb.retired WHERE scope = $1 AND grp = $2 AND key = ANY ($3::text[])",
-      {unit.scope, unit.group, array_text(unit.keys)});
+  std::vector<std::string> here;
+  for (auto& [key, moved_to] : tombstones(unit)) here.push_back(std::move(key));
+  if (!here.empty()) {
+    run("DELETE FROM collegedb.retired WHERE scope = $1 AND grp = $2 AND key = ANY ($3::text[])",
+        {unit.scope, unit.group, array_text(here)});
+  }
   run("INSERT INTO collegedb.incoming (scope, grp, key, op) SELECT $1, $2, k, $4"
       " FROM unnest($3::text[]) AS k",
       {unit.scope, unit.group, array_text(unit.keys), unit.op});
@@ -358,17 +393,11 @@ void PgShard::copy_in_end() {
 }
 
 Digest PgShard::digest() {
-  Digest out;
-  for (const TablePlan& table : plan_->tables) append(out, table, run(digest_sql(table)));
-  return out;
+  return digest_of(*plan_, run(digest_sql(*plan_)));
 }
 
 std::int64_t PgShard::count_rows() {
-  std::int64_t out = 0;
-  for (const TablePlan& table : plan_->tables) {
-    if (!table.internal) out += run(count_sql(table)).int8(0, 0);
-  }
-  return out;
+  return run(count_sql(*plan_)).int8(0, 0);
 }
 
 const TablePlan* PgShard::find_table(std::string_view label) const {
@@ -418,24 +447,28 @@ void PgShard::lock_sweep(milliseconds budget) {
 void PgShard::lock_keys(const std::vector<std::int32_t>& buckets, milliseconds budget) {
   wait_at_most(budget);
   const std::string lock_class = text(session::guard::kLockClass);
-  for (const std::int32_t bucket : buckets) {
-    const bool first = bucket == buckets.front();
-    const Rows got = run(first ? "SELECT pg_advisory_xact_lock(" + lock_class + ", $1::int), true"
-                               : "SELECT pg_try_advisory_xact_lock(" + lock_class + ", $1::int)",
-                         {text(bucket)});
-    if (!first && !got.boolean(0, 0)) {
-      throw StepFailure(Event::kMissed, make_error(ErrorCode::kMoveRefused,
-                                                   "bucket " + text(bucket) + " is in use"));
-    }
-    const Rows row = run(
-        "UPDATE collegedb.gate SET cutovers = cutovers + 1 WHERE bucket = $1::int RETURNING bucket",
-        {text(bucket)});
-    if (row.size() != 1) {
-      throw refused(ErrorCode::kMoveRefused,
-                    "collegedb.gate of shard \"" + shard_.name + "\" lacks bucket " + text(bucket));
+  run("SELECT pg_advisory_xact_lock(" + lock_class + ", $1::int)", {text(buckets.front())});
+  if (buckets.size() > 1) {
+    const Rows missed =
+        run("SELECT bucket FROM unnest($1::int[]) AS bucket"
+            " WHERE NOT pg_try_advisory_xact_lock(" +
+                lock_class + ", bucket) LIMIT 1",
+            {array_of(std::span(buckets).subspan(1))});
+    if (!missed.empty()) {
+      throw StepFailure(Event::kMissed,
+                        make_error("55P03", "bucket " + missed.text(0, 0) + " is in use"));
     }
   }
-  run("SELECT nextval('collegedb.cutover_counter')");
+  // Who holds a gate row has a share of its queue: nobody, now.
+  const Rows rows =
+      run("WITH b AS (UPDATE collegedb.gate SET cutovers = cutovers + 1"
+          " WHERE bucket = ANY ($1::int[]) RETURNING bucket)"
+          " SELECT count(*), nextval('collegedb.cutover_counter') FROM b",
+          {array_of(buckets)});
+  if (rows.int8(0, 0) != static_cast<std::int64_t>(buckets.size())) {
+    throw refused(ErrorCode::kMoveRefused, "collegedb.gate of shard \"" + shard_.name +
+                                               "\" lacks one of the buckets " + array_of(buckets));
+  }
 }
 
 Digest PgShard::retire_rows(const Unit& unit) {
@@ -446,19 +479,7 @@ Digest PgShard::retire_rows(const Unit& unit) {
       " FROM unnest($3::text[]) AS k",
       {unit.scope, unit.group, array_text(unit.keys), unit.op, unit.destination,
        text(unit.retire_after.count())});
-  std::vector<Digest> parts;
-  for (auto table = plan_->tables.rbegin(); table != plan_->tables.rend(); ++table) {
-    Digest part;
-    append(part, *table, run(retire_sql(*table, unit.op)));
-    parts.push_back(std::move(part));
-  }
-  Digest out;  // in the order of digest()
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    out.text += part->text;
-    out.rows += part->rows;
-    out.bytes += part->bytes;
-  }
-  return out;
+  return digest_of(*plan_, run(retire_sql(*plan_, unit.op)));
 }
 
 void PgShard::prepare(const Unit& unit, const std::string& gid) {
@@ -523,14 +544,7 @@ bool PgShard::drop_copy(const Unit& unit, std::int64_t token, const Digest& expe
   install_token(unit, token);
   begin(unit, token);
   // Rows that change between the two looks do not go: the digest is of what was deleted.
-  Digest deleted;
-  std::vector<Digest> parts;
-  for (auto table = plan_->tables.rbegin(); table != plan_->tables.rend(); ++table) {
-    Digest part;
-    append(part, *table, run(drop_sql(*table)));
-    parts.push_back(std::move(part));
-  }
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) deleted.text += part->text;
+  const Digest deleted = digest_of(*plan_, run(drop_sql(*plan_)));
   const bool equal = deleted == expected;
   run(equal ? "COMMIT" : "ROLLBACK");
   return equal;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "migration/control_session.h"
@@ -72,6 +73,8 @@ class PgShard final : public Shard {
   void set_local(std::string_view name, std::string_view value);
   void wait_at_most(std::chrono::milliseconds budget);
   void refuse_unequal_catalog(const Unit& unit);
+  // Of keys of the unit: key and where it went.
+  std::vector<std::pair<std::string, std::string>> tombstones(const Unit& unit);
   void refuse_tombstones(const Unit& unit);
   void refuse_rows(const Unit& unit);
   void refuse_outside_references(const Unit& unit);

@@ -19,12 +19,8 @@ std::string qualified(const GroupTable& table) {
 std::string equals_any(const std::vector<std::string>& keys, const std::string& op,
                        const std::string& type) {
   if (keys.size() == 1) return op + " " + quote_literal(keys.front()) + "::" + type;
-  std::string out = op + " ANY (ARRAY[";
-  for (const std::string& key : keys) {
-    if (&key != &keys.front()) out += ", ";
-    out += quote_literal(key) + "::" + type;
-  }
-  return out + "])";
+  // One literal: a constructor with hundreds of elements costs more to parse than to look up.
+  return op + " ANY (" + quote_literal(array_text(keys)) + "::" + type + "[])";
 }
 
 // Referenced tables first. What is in a cycle keeps its given order.
@@ -195,6 +191,8 @@ std::string where(const TablePlan& table, const std::string& alias = {}) {
   return out;
 }
 
+constexpr int kDigestColumns = 4;  // rows, hash, hash, bytes
+
 // SHA-256 over the binary form of the row, summed as two 64-bit numbers: order does not matter,
 // and equal rows do not cancel out.
 std::string digest_over(const TablePlan& table, const std::string& from) {
@@ -208,6 +206,50 @@ std::string digest_over(const TablePlan& table, const std::string& from) {
          " FROM (SELECT encode(sha256(b), 'hex') AS h, octet_length(b) AS n"
          " FROM (SELECT record_send(ROW(" +
          row + ")) AS b FROM " + from + " OFFSET 0) AS r OFFSET 0) AS s";
+}
+
+// The statement of each table as one row of one answer, in plan order.
+template <class Make>
+std::string in_order(const MovePlan& plan, Make make) {
+  std::string out;
+  for (std::size_t i = 0; i < plan.tables.size(); ++i) {
+    out += (i > 0 ? " UNION ALL SELECT d.*, " : "SELECT d.*, ") + std::to_string(i) + " FROM (" +
+           make(plan.tables[i], i) + ") AS d";
+  }
+  return out + " ORDER BY " + std::to_string(kDigestColumns + 1);
+}
+
+// Every value as its own text: exact for every type, which to_jsonb is not.
+std::string archived(const TablePlan& table, const std::string& op, const std::string& from) {
+  std::string names;
+  std::string values;
+  for (const ColumnShape& column : table.columns) {
+    if (!names.empty()) {
+      names += ", ";
+      values += ", ";
+    }
+    names += quote_literal(column.name);
+    values += quote_identifier(column.name) + "::text";
+  }
+  return "INSERT INTO collegedb.archive (op, table_name, row) SELECT " + quote_literal(op) + ", " +
+         quote_literal(table.label) + ", jsonb_object(ARRAY[" + names + "]::text[], ARRAY[" +
+         values + "]::text[]) FROM " + from;
+}
+
+// One statement, so that foreign keys between the tables are looked at when all rows are gone.
+std::string delete_all(const MovePlan& plan, const std::string* archive_of) {
+  std::string out;
+  for (std::size_t i = 0; i < plan.tables.size(); ++i) {
+    const TablePlan& table = plan.tables[i];
+    const std::string gone = "gone" + std::to_string(i);
+    out += (i > 0 ? ", " : "WITH ") + gone + " AS (" + delete_sql(table) + " RETURNING *)";
+    if (archive_of != nullptr && !table.internal) {
+      out += ", kept" + std::to_string(i) + " AS (" + archived(table, *archive_of, gone) + ")";
+    }
+  }
+  return out + " " + in_order(plan, [](const TablePlan& table, std::size_t i) {
+           return digest_over(table, "gone" + std::to_string(i));
+         });
 }
 
 std::string join_columns(const ForeignKey& key, const std::string& referenced,
@@ -261,6 +303,10 @@ std::string digest_sql(const TablePlan& table) {
   return digest_over(table, table.qualified + " WHERE " + where(table));
 }
 
+std::string digest_sql(const MovePlan& plan) {
+  return in_order(plan, [](const TablePlan& table, std::size_t) { return digest_sql(table); });
+}
+
 std::string copy_out_sql(const TablePlan& table) {
   return "COPY (SELECT " + column_list(table, false) + " FROM " + table.qualified + " WHERE " +
          where(table) + ") TO STDOUT (FORMAT " + (table.text_copy ? "text" : "binary") + ")";
@@ -275,33 +321,24 @@ std::string delete_sql(const TablePlan& table) {
   return "DELETE FROM " + table.qualified + " WHERE " + where(table);
 }
 
-std::string retire_sql(const TablePlan& table, const std::string& op) {
-  std::string names;
-  std::string values;
-  for (const ColumnShape& column : table.columns) {
-    if (!names.empty()) {
-      names += ", ";
-      values += ", ";
-    }
-    names += quote_literal(column.name);
-    values += quote_identifier(column.name) + "::text";
-  }
-  std::string out = "WITH gone AS (" + delete_sql(table) + " RETURNING *)";
-  if (!table.internal) {
-    // Every value as its own text: exact for every type, which to_jsonb is not.
-    out += ", kept AS (INSERT INTO collegedb.archive (op, table_name, row) SELECT " +
-           quote_literal(op) + ", " + quote_literal(table.label) + ", jsonb_object(ARRAY[" + names +
-           "]::text[], ARRAY[" + values + "]::text[]) FROM gone)";
-  }
-  return out + " " + digest_over(table, "gone");
+std::string retire_sql(const MovePlan& plan, const std::string& op) {
+  return delete_all(plan, &op);
 }
 
-std::string drop_sql(const TablePlan& table) {
-  return "WITH gone AS (" + delete_sql(table) + " RETURNING *) " + digest_over(table, "gone");
+std::string drop_sql(const MovePlan& plan) {
+  return delete_all(plan, nullptr);
 }
 
 std::string count_sql(const TablePlan& table) {
   return "SELECT count(*) FROM " + table.qualified + " WHERE " + where(table);
+}
+
+std::string count_sql(const MovePlan& plan) {
+  std::string sum = "0";
+  for (const TablePlan& table : plan.tables) {
+    if (!table.internal) sum += " + (" + count_sql(table) + ")";
+  }
+  return "SELECT " + sum;
 }
 
 std::string dangling_sql(const TablePlan& referencing, const ForeignKey& key) {

@@ -118,14 +118,18 @@ struct Preflight {
 
 // SQL texts over a table of the plan. Aggregates: rows, hash, hash, bytes.
 [[nodiscard]] std::string digest_sql(const TablePlan& table);
+// Of all tables of the plan, one row for each in that order.
+[[nodiscard]] std::string digest_sql(const MovePlan& plan);
 [[nodiscard]] std::string copy_out_sql(const TablePlan& table);
 [[nodiscard]] std::string copy_in_sql(const TablePlan& table);
 [[nodiscard]] std::string delete_sql(const TablePlan& table);
-// Deletes, archives and digests in one statement.
-[[nodiscard]] std::string retire_sql(const TablePlan& table, const std::string& op);
+// Deletes, archives and digests all tables in one statement; one row for each, in plan order.
+[[nodiscard]] std::string retire_sql(const MovePlan& plan, const std::string& op);
 // The same without the archive.
-[[nodiscard]] std::string drop_sql(const TablePlan& table);
+[[nodiscard]] std::string drop_sql(const MovePlan& plan);
 [[nodiscard]] std::string count_sql(const TablePlan& table);
+// Rows of all tables that are not internal.
+[[nodiscard]] std::string count_sql(const MovePlan& plan);
 // One row when a row of the unit references what is not there; locks what is.
 [[nodiscard]] std::string dangling_sql(const TablePlan& referencing, const ForeignKey& key);
 // One row when a row outside of the unit references a row of it.

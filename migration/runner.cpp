@@ -186,12 +186,18 @@ MoveResult already_there(const Unit& unit) {
           .tables = static_cast<std::int32_t>(unit.tables.size())};
 }
 
+SqlError paused() {
+  return make_error("55000", std::string(kMovesPaused) + ": no move begins until they are resumed",
+                    "SELECT collegedb_resume_moves() resumes them.");
+}
+
 Result<MoveResult> run_move(const RunnerOptions& options, const Target& target,
-                            const std::optional<std::string>& expected_source, bool dry_run) {
+                            const std::optional<std::string>& expected_source, bool dry_run,
+                            const std::string& rebalance = {}) {
   const double begun = Clock::steady().now_ms();
   for (int tries = 0; tries < 5; ++tries) {
     auto journal = open_journal(options);
-    MoveRecord record{.unit = target.unit, .token = 1};
+    MoveRecord record{.unit = target.unit, .token = 1, .rebalance = rebalance};
     Unit& unit = record.unit;
     const Directory directory = journal->directory(unit.group, unit.keys.front());
     unit.tables = directory.tables;
@@ -207,14 +213,18 @@ Result<MoveResult> run_move(const RunnerOptions& options, const Target& target,
     options.failpoints->hit(point::kClaimBefore);
     const ClaimResult claim = journal->claim(record);
     options.failpoints->hit(point::kClaimAfter);
+    if (claim.paused) return paused();
     if (!claim.claimed) {
       if (claim.destination == unit.destination && unit.keys.size() == 1) {
         return join(options, claim.op);
       }
-      return make_error(ErrorCode::kMoveRefused,
-                        "key " + claim.key + " is being moved to shard \"" + claim.destination +
-                            "\" by operation " + claim.op,
-                        "Wait for it, or SELECT collegedb_cancel_move('" + claim.op + "').");
+      SqlError busy =
+          make_error(ErrorCode::kMoveRefused,
+                     "key " + claim.key + " is being moved to shard \"" + claim.destination +
+                         "\" by operation " + claim.op,
+                     "Wait for it, or SELECT collegedb_cancel_move('" + claim.op + "').");
+      busy.sqlstate = kKeyIsMoving;
+      return busy;
     }
     if (journal->directory(unit.group, unit.keys.front()).exception != directory.exception) {
       // It moved between our look and our claim: look again.
@@ -277,8 +287,8 @@ Result<MoveResult> Runner::reassign(const MoveRequest& request) {
 
 Result<MoveResult> Runner::reassign_keys(const std::string& group,
                                          const std::vector<std::string>& keys,
-                                         const std::string& source,
-                                         const std::string& destination) {
+                                         const std::string& source, const std::string& destination,
+                                         const BatchOptions& batch) {
   for (const std::string& name : {source, destination}) {
     if (find_shard(options_, name) != nullptr) continue;
     return make_error(ErrorCode::kUnknownShard, "no shard is named \"" + name + "\"");
@@ -291,9 +301,14 @@ Result<MoveResult> Runner::reassign_keys(const std::string& group,
                  .keys = keys,
                  .retire_after = options_.limits.retire_after};
   std::sort(target.unit.keys.begin(), target.unit.keys.end());
+  target.unit.keys.erase(std::unique(target.unit.keys.begin(), target.unit.keys.end()),
+                         target.unit.keys.end());
   const Slot slot(*this);
   try {
-    return run_move(options_, target, source, false);
+    RunnerOptions options = options_;
+    if (batch.copy_rate) options.limits.copy_rate = *batch.copy_rate;
+    if (!batch.patient) options.limits.cutover_attempts = 1;
+    return run_move(options, target, source, false, batch.rebalance);
   } catch (const StepFailure& failure) {
     return failure.error();
   }

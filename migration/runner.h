@@ -42,6 +42,18 @@ struct RunnerOptions {
   metrics::ProcessStats* stats = nullptr;
 };
 
+// How the code of an error begins when moves are paused.
+inline constexpr std::string_view kMovesPaused = "MOVES_PAUSED";
+
+// SQLSTATE of the refusal of a key that another operation has.
+inline constexpr std::string_view kKeyIsMoving = "55006";
+
+struct BatchOptions {
+  std::string rebalance;                   // id of the one it is a part of
+  std::optional<std::uint64_t> copy_rate;  // instead of the configured one
+  bool patient = true;                     // false: gives up at the first miss of a lock
+};
+
 class Runner {
  public:
   // Throws std::runtime_error when COLLEGEDB_FAILPOINTS is set and cannot be obeyed.
@@ -52,7 +64,8 @@ class Runner {
   [[nodiscard]] Result<MoveResult> reassign_keys(const std::string& group,
                                                  const std::vector<std::string>& keys,
                                                  const std::string& source,
-                                                 const std::string& destination);
+                                                 const std::string& destination,
+                                                 const BatchOptions& batch = {});
   // One recovery round: takes the lease, RECOVERY_IN_PROGRESS when another has it.
   [[nodiscard]] Result<RecoveryResult> recover();
   // Latest operation of the canonical key, nullopt when there is none.

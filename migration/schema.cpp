@@ -26,7 +26,7 @@ struct Component {
 constexpr std::array kShardSteps{Step{1, sql::kShard}, Step{2, sql::kShard2}, Step{3, sql::kShard3},
                                  Step{4, sql::kShard4}};
 constexpr std::array kJournalSteps{Step{1, sql::kJournal}, Step{2, sql::kJournal2}};
-constexpr std::array kMovesSteps{Step{1, sql::kMoves}};
+constexpr std::array kMovesSteps{Step{1, sql::kMoves}, Step{2, sql::kMoves2}};
 constexpr Component kShard{"shard", kShardSteps};
 constexpr Component kJournal{"journal", kJournalSteps};
 constexpr Component kMoves{"moves", kMovesSteps};

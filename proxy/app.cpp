@@ -15,6 +15,7 @@
 #include "migration/recovery.h"
 #include "migration/runner.h"
 #include "migration/schema.h"
+#include "migration/shard_sizes.h"
 #include "proxy/admin/control_plane.h"
 #include "proxy/admin/functions.h"
 #include "proxy/config_values.h"
@@ -175,6 +176,7 @@ struct App::Parts {
   std::unique_ptr<net::Server> server;
   std::unique_ptr<migration::RecoveryLoop> recovery;
   std::unique_ptr<ShardWatch> watch;
+  std::unique_ptr<migration::ShardSizes> sizes;  // with a journal shard
   std::unique_ptr<Housekeeping> housekeeping;
   std::unique_ptr<metrics::Exposer> exposer;
 };
@@ -220,6 +222,7 @@ bool App::start(const Signals& signals) {
   }
   if (config_.has_journal()) start_recovery();
   parts.watch = std::make_unique<ShardWatch>(config_, parts.registry.process());
+  if (config_.has_journal()) parts.sizes = std::make_unique<migration::ShardSizes>(config_);
   parts.housekeeping = std::make_unique<Housekeeping>(config_.journal.recovery_interval,
                                                       [&parts] { parts.keep_house(); });
   parts.readiness.set({});
@@ -291,6 +294,7 @@ void App::start_recovery() {
 
 void App::Parts::keep_house() {
   watch->look();
+  if (sizes) sizes->refresh();
   if (!schema_pending) return;
   try {
     prepare_schema();

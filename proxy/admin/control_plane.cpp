@@ -93,6 +93,7 @@ void ControlPlane::work(Queue& queue) {
 
 void ControlPlane::shutdown() {
   std::deque<Job> waiting;
+  services_.stopping->store(true);
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

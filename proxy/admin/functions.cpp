@@ -59,11 +59,10 @@ constexpr std::array kShardTable{Argument{"table", kText, true},
 constexpr std::array kShard{Argument{"shard", kText, true},
                             Argument{"dry_run", kBool, false, "false"}};
 
-constexpr std::array kPrune{Argument{"tables", kTextArray},
-                            Argument{"pk_columns", kJsonb, false, "'{}'"},
-                            Argument{"dry_run", kBool, false, "false"},
-                            Argument{"page_size", kInt4, false, "10000"},
-                            Argument{"concurrency", kInt4, false, "2"}};
+constexpr std::array kPrune{
+    Argument{"tables", kTextArray}, Argument{"pk_columns", kJsonb, false, "'{}'"},
+    Argument{"dry_run", kBool, false, "false"}, Argument{"page_size", kInt4, false, "10000"},
+    Argument{"concurrency", kInt4, false, "2"}};
 
 constexpr std::array kPruneColumns{Column{"removed", kInt4Array}, Column{"retained", kInt4Array},
                                    Column{"dependents", kJsonb}, Column{"scanned", kInt8}};
@@ -106,6 +105,13 @@ constexpr std::array kLocateColumns{Column{"shard"}, Column{"via"}, Column{"gene
 constexpr std::array kExplainColumns{Column{"step", kInt4}, Column{"shards", kTextArray},
                                      Column{"kind"},        Column{"table"},
                                      Column{"key"},         Column{"reason"}};
+constexpr std::array kRebalance{
+    Argument{"table"},           Argument{"dry_run", kBool, false, "false"},
+    Argument{"max_keys", kInt8}, Argument{"concurrency", kInt4},
+    Argument{"source"},          Argument{"destination"}};
+constexpr std::array kRebalanceColumns{Column{"examined", kInt8}, Column{"agreed", kInt8},
+                                       Column{"moved", kInt8}, Column{"failed", kInt8},
+                                       Column{"failures", kJsonb}};
 constexpr std::array kStateColumns{Column{"state"}};
 constexpr std::array kPoolColumns{Column{"shard"},           Column{"worker", kInt4},
                                   Column{"size", kInt4},     Column{"connecting", kInt4},
@@ -160,6 +166,12 @@ constexpr std::array kEntries{
     Entry{{"collegedb_migration_status", kKeyAndTable, kStatusColumns, false,
            "the latest move of a key"},
           &migration_status},
+    Entry{{"collegedb_pause_moves",
+           {},
+           kStateColumns,
+           true,
+           "lets no move begin, in any process, until collegedb_resume_moves()"},
+          &pause_moves},
     Entry{{"collegedb_pools", {}, kPoolColumns, false, "server connection pools of this process"},
           &pools},
     Entry{{"collegedb_prune_epochs", kPrune, kPruneColumns, true,
@@ -168,6 +180,9 @@ constexpr std::array kEntries{
     Entry{{"collegedb_reassign", kReassign, kMoveColumns, true,
            "moves a key, with its whole colocation group, to another shard"},
           &reassign},
+    Entry{{"collegedb_rebalance", kRebalance, kRebalanceColumns, true,
+           "moves keys to the shards that placement gives them now"},
+          &rebalance},
     Entry{{"collegedb_recover",
            {},
            kRecoverColumns,
@@ -180,6 +195,12 @@ constexpr std::array kEntries{
     Entry{{"collegedb_remove_shard", kShard, kTopologyColumns, true,
            "ends the membership of a shard that has nothing any more"},
           &remove_shard},
+    Entry{{"collegedb_resume_moves",
+           {},
+           kStateColumns,
+           true,
+           "ends what collegedb_pause_moves() began"},
+          &resume_moves},
     Entry{{"collegedb_servers", {}, kServerColumns, false, "server connections of this process"},
           &servers},
     Entry{{"collegedb_shard_table", kShardTable, kTableColumns, true,

@@ -1,6 +1,7 @@
 // One handler per admin function. They block, and run on the control plane's own threads.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -26,6 +27,8 @@ struct Services {
   routing::Store& store;
   migration::Runner* runner;  // null without a journal shard
   Probes probes;
+  // True once the control plane shuts down: what takes long ends soon.
+  std::shared_ptr<std::atomic<bool>> stopping = std::make_shared<std::atomic<bool>>(false);
 };
 
 using Reply = Result<session::AdminRows>;
@@ -43,6 +46,10 @@ Reply reassign(Services&, const Arguments&, const session::SessionContext&);
 Reply recover(Services&, const Arguments&, const session::SessionContext&);
 Reply migration_status(Services&, const Arguments&, const session::SessionContext&);
 Reply cancel_move(Services&, const Arguments&, const session::SessionContext&);
+// rebalance.cpp
+Reply rebalance(Services&, const Arguments&, const session::SessionContext&);
+Reply pause_moves(Services&, const Arguments&, const session::SessionContext&);
+Reply resume_moves(Services&, const Arguments&, const session::SessionContext&);
 // topology.cpp
 Reply add_shard(Services&, const Arguments&, const session::SessionContext&);
 Reply drain_shard(Services&, const Arguments&, const session::SessionContext&);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "migration/control_session.h"
+#include "migration/rebalance.h"
 #include "migration/topology.h"
 #include "proxy/admin/handlers.h"
 #include "proxy/admin/key_space.h"
@@ -172,7 +173,18 @@ Reply cancel_move(Services& services, const Arguments& arguments, const session:
   if (op.has_error()) {
     return op.error();
   }
-  const auto state = (*runner)->cancel(*op);
+  auto state = (*runner)->cancel(*op);
+  if (state.has_error() && state.error().sqlstate == "42704") {
+    // A rebalance has an id of the same kind.
+    try {
+      migration::ControlSession journal(services.config.shards[services.config.journal_index()]);
+      if (auto found = migration::cancel_rebalance(journal, *op)) {
+        state = *std::move(found);
+      }
+    } catch (const migration::SqlFailure& failure) {
+      return failure.error();
+    }
+  }
   if (state.has_error()) {
     return state.error();
   }
