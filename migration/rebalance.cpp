@@ -106,6 +106,15 @@ std::string attend(RebalanceWork& work, RebalanceLog& log, const RebalanceReques
   }
 }
 
+void tell(const RebalanceResult& result, const std::string& how) {
+  for (const RebalanceShare& share : result.plan) {
+    spdlog::info("rebalance {}: {}, {} keys of {} from {} to {}", result.id, how, share.keys,
+                 share.group, share.source, share.destination);
+  }
+  spdlog::info("rebalance {}: {}, {} keys examined, {} agreed, {} moved, {} failed", result.id, how,
+               result.examined, result.agreed, result.moved, result.failed);
+}
+
 Result<RebalanceResult> ended(const std::string& state, RebalanceResult result) {
   if (state == "done") return result;
   const std::string detail = std::to_string(result.moved) + " keys have been moved.";
@@ -142,13 +151,7 @@ Result<RebalanceResult> rebalance(Runner& runner, const RebalanceRequest& reques
     }
     RebalanceResult result = work.result();
     log.finish(result, state, {});
-    for (const RebalanceShare& share : result.plan) {
-      spdlog::info("rebalance {}: {} keys of {} from {} to {}{}", result.id, share.keys,
-                   share.group, share.source, share.destination,
-                   request.dry_run ? " (dry run)" : "");
-    }
-    spdlog::info("rebalance {}: {}, {} keys examined, {} agreed, {} moved, {} failed", result.id,
-                 state, result.examined, result.agreed, result.moved, result.failed);
+    tell(result, request.dry_run ? "dry run" : state);
     return ended(state, std::move(result));
   } catch (const SqlFailure& failure) {
     return failure.error();
@@ -179,7 +182,9 @@ Result<RebalanceResult> rehearse_rebalance(const std::vector<ShardConfig>& shard
   }
   RebalanceWork work(field, request, {}, nullptr, nullptr, 1);
   work.run();
-  return work.result();
+  RebalanceResult result = work.result();
+  tell(result, "dry run");
+  return result;
 }
 
 }  // namespace collegedb::migration

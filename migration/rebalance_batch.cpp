@@ -47,14 +47,14 @@ RebalanceBatch narrowed(const RebalanceBatch& batch, std::vector<std::string> ke
           .tries = batch.tries};
 }
 
-std::vector<RebalanceBatch> split_by_bucket(const RebalanceBatch& batch) {
-  std::map<std::int32_t, std::vector<std::string>> parts;
+std::vector<RebalanceBatch> split_buckets(const RebalanceBatch& batch) {
+  const std::int32_t middle = batch.buckets[batch.buckets.size() / 2];
+  std::vector<std::string> low;
+  std::vector<std::string> high;
   for (const std::string& key : batch.keys) {
-    parts[routing::gate_bucket(batch.group, key)].push_back(key);
+    (routing::gate_bucket(batch.group, key) < middle ? low : high).push_back(key);
   }
-  std::vector<RebalanceBatch> out;
-  for (auto& [bucket, keys] : parts) out.push_back(narrowed(batch, std::move(keys)));
-  return out;
+  return {narrowed(batch, std::move(low)), narrowed(batch, std::move(high))};
 }
 
 std::vector<RebalanceBatch> split_in_half(const RebalanceBatch& batch) {

@@ -25,7 +25,7 @@ class Batcher {
  public:
   static constexpr std::size_t kEnough = 256;  // keys: then no further bucket
   static constexpr std::size_t kMost = 1024;   // keys: then the bucket is split
-  static constexpr std::size_t kBuckets = 8;
+  static constexpr std::size_t kBuckets = 32;
 
   explicit Batcher(std::string group) : group_(std::move(group)) {}
 
@@ -44,8 +44,8 @@ class Batcher {
   std::map<std::string, RebalanceBatch> open_;  // by destination
 };
 
-// One batch for each bucket.
-[[nodiscard]] std::vector<RebalanceBatch> split_by_bucket(const RebalanceBatch& batch);
+// Two batches, each with half of the buckets. REQUIRES: more than one bucket.
+[[nodiscard]] std::vector<RebalanceBatch> split_buckets(const RebalanceBatch& batch);
 // Two halves. REQUIRES: more than one key.
 [[nodiscard]] std::vector<RebalanceBatch> split_in_half(const RebalanceBatch& batch);
 // The same batch with these keys alone.

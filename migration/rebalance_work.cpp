@@ -304,11 +304,11 @@ void RebalanceWork::settle(Donor& donor, const RebalanceBatch& batch, const SqlE
       give_up(donor, batch, error.message);
       return;
     case Verdict::kMissed:
-      donor.limit.congested(Time::now());
       if (batch.buckets.size() > 1) {
-        for (RebalanceBatch& part : split_by_bucket(batch)) again(donor, std::move(part), {});
+        for (RebalanceBatch& part : split_buckets(batch)) again(donor, std::move(part), {});
         return;
       }
+      donor.limit.congested(Time::now());
       [[fallthrough]];
     case Verdict::kClaimed:
     case Verdict::kUnavailable:

@@ -12,7 +12,7 @@ from proxy import Proxy, is_sanitized
 from world import wait_until
 
 KEYS = 60
-BALLAST = 12000
+BALLAST = 6000
 EAST, WEST, NORTH = "db-east", "db-west", "db-north"
 ALL = [EAST, WEST, NORTH]
 
