@@ -30,7 +30,7 @@ class StoreTest : public pgtest::ClusterTest {
   template <class F>
   std::shared_ptr<const routing::Snapshot> eventually(F condition) {
     std::unique_lock lock(mutex_);
-    arrived_.wait_for(lock, 10s, [&] { return last_ != nullptr && condition(*last_); });
+    arrived_.wait_for(lock, 60s, [&] { return last_ != nullptr && condition(*last_); });
     return last_;
   }
   routing::Store::Callback collect() {
@@ -131,33 +131,33 @@ TEST_F(StoreTest, PublishesAChangeAtOnce) {
   ASSERT_NE(second, nullptr);
   EXPECT_GT(second->version, first->version);
   EXPECT_LT(std::chrono::steady_clock::now() - started, 900ms);
-  EXPECT_EQ(store.refresh(first->version, 5s), second);
+  EXPECT_EQ(store.refresh(first->version, 60s), second);
 }
 
 TEST_F(StoreTest, RefreshReturnsWhatIsNewAndDoesNotWaitForWhatIsNot) {
   routing::Store store(config);
   const auto first = store.load();
   store.start(collect());
-  EXPECT_EQ(store.refresh(first->version, 5s)->version, first->version);
+  EXPECT_EQ(store.refresh(first->version, 60s)->version, first->version);
   tell(0, "UPDATE collegedb.manifest SET generation = 2, revision = 2");
-  const auto second = store.refresh(first->version, 5s);
+  const auto second = store.refresh(first->version, 60s);
   EXPECT_EQ(second->generation, 2);
   EXPECT_GT(second->version, first->version);
-  EXPECT_GT(store.reload(5s)->version, second->version);
+  EXPECT_GT(store.reload(60s)->version, second->version);
 }
 
 TEST_F(StoreTest, ServesTheLastSnapshotAndComesBack) {
   routing::Store store(config);
   const auto first = store.load();
   store.start(collect());
-  store.refresh(0, 5s);
+  store.refresh(0, 60s);
   tell(0,
        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
        " WHERE application_name = 'collegedb directory' AND datname = current_database()");
   EXPECT_EQ(store.current()->version, first->version);
   add_exception("1", "sb");
   EXPECT_NE(eventually([](const auto& s) { return s.exceptions->size() == 1; }), nullptr);
-  EXPECT_EQ(store.refresh(first->version, 5s)->exceptions->size(), 1U);
+  EXPECT_EQ(store.refresh(first->version, 60s)->exceptions->size(), 1U);
 }
 
 TEST_F(StoreTest, AShardThatIsNotConfiguredIsAnError) {
@@ -183,8 +183,8 @@ TEST_F(StoreTest, RecordsTheProxyAndTakesItOutAgain) {
   routing::Store store(config, {"", "10.0.0.1:6432", "1.2.3"});
   store.load();
   store.start(collect());
-  store.refresh(0, 5s);
-  store.reload(5s);
+  store.refresh(0, 60s);
+  store.reload(60s);
   EXPECT_EQ(ask(0,
                 "SELECT address || ' ' || version || ' ' || array_to_string(shards, ',')"
                 " FROM collegedb.proxies"),
@@ -203,7 +203,7 @@ TEST_F(StoreTest, WithoutAJournalPlacementComesFromTheConfiguration) {
   EXPECT_EQ(snapshot->find_table({"public", "users"}, {})->key_type, routing::KeyType::kInt8);
   store.start(collect());
   tell_all("ALTER TABLE users ADD COLUMN more int");
-  const auto next = store.reload(5s);
+  const auto next = store.reload(60s);
   EXPECT_EQ(next->find_table({"public", "users"}, {})->columns.size(), 5U);
   EXPECT_NE(next->registry_version, snapshot->registry_version);
 }
