@@ -112,8 +112,8 @@ void SessionImpl::refresh_plan(Prepared& statement) {
   statement.registry_version = context_.snapshot->registry_version;
   statement.search_path = path_identity_;
   if (!statement.name.empty() && statement.plan) {
-    statement.id = context_.statements.id_of(statement.sql, statement.types, path_identity_,
-                                             setting("role"));
+    statement.id =
+        context_.statements.id_of(statement.sql, statement.types, path_identity_, setting("role"));
   }
 }
 

@@ -348,7 +348,7 @@ class SessionImpl {
   std::vector<std::string> search_path_;
   bool speaks_utf8_ = true;  // client_encoding
   std::string search_path_text_;
-  std::string path_identity_;  // schemas of search_path_, each ended by a zero byte
+  std::string path_identity_;         // schemas of search_path_, each ended by a zero byte
   std::optional<Greeting> greeting_;  // until it is sent
   struct Report {
     std::string standard;  // of a session without settings of its own

@@ -66,7 +66,9 @@ TEST_F(SchemaTest, AShardOfVersionOneGetsWhatTheGuardNeeds) {
        "UPDATE collegedb.schema_version SET version = 1 WHERE component = 'shard'");
   EXPECT_NE(failure_of([&] { migration::check_schema(config); }).message, "");
   install();
-  EXPECT_EQ(ask(1, "SELECT version FROM collegedb.schema_version WHERE component = 'shard'"), "2");
+  const std::string version =
+      "SELECT version FROM collegedb.schema_version WHERE component = 'shard'";
+  EXPECT_EQ(ask(1, version), ask(0, version));
   EXPECT_EQ(ask(1, "SELECT to_regprocedure('collegedb.raise_no_gate(int)') IS NOT NULL"), "t");
 }
 
