@@ -143,12 +143,28 @@ class Finder::Search {
     return std::nullopt;
   }
 
-  // Opens a transaction that no guarded statement of the key's bucket can pass.
+  // Opens a transaction that no guarded statement of the key's bucket can pass. Refused under an
+  // older topology than the shard accepts, as any other write is: what this snapshot calls the
+  // newest owner may have none of the key any more.
   void fence(ControlSession& session) {
+    const std::string bucket = std::to_string(key_.bucket);
     session.script("BEGIN; SELECT pg_catalog.pg_advisory_xact_lock(" +
-                   std::to_string(session::guard::kLockClass) + ", " + std::to_string(key_.bucket) +
-                   "); UPDATE collegedb.gate SET cutovers = cutovers + 1 WHERE bucket = " +
-                   std::to_string(key_.bucket));
+                   std::to_string(session::guard::kLockClass) + ", " + bucket + ")");
+    const Rows gate = session.run(
+        "UPDATE collegedb.gate SET cutovers = cutovers + 1 WHERE bucket = $1::pg_catalog.int4"
+        " RETURNING min_generation",
+        {bucket});
+    if (gate.empty()) {
+      throw SqlFailure(
+          make_error(ErrorCode::kMigrationLookupUnavailable,
+                     "collegedb.gate of shard \"" + session.shard() + "\" lacks bucket " + bucket,
+                     "Run collegedb init to repair it."),
+          session.shard());
+    }
+    if (gate.int8(0, 0) > snapshot_.generation) {
+      throw SqlFailure(make_error(session::guard::kStale, "the topology has changed meanwhile"),
+                       session.shard());
+    }
   }
 
   // Leaves a tombstone on owners_[i]; or tells where the key is instead.
@@ -209,7 +225,7 @@ Result<KeyPlace> Finder::find(const routing::Snapshot& snapshot, const routing::
         std::this_thread::sleep_for(kPause);
         continue;
       }
-      if (!for_write) return failure.error();
+      if (!for_write || failure.error().sqlstate == session::guard::kStale) return failure.error();
       return make_error(ErrorCode::kWriteUnresolved,
                         "the shard of key \"" + key.key + "\" of group " + key.group +
                             " could not be found out; the write was not applied",

@@ -36,8 +36,9 @@ class Finder {
   // tombstone are those where a writer may still make the key's first row, and nobody is told the
   // newest one before it is the only one left (4b row 6).
   //
-  // Errors: WRITE_UNRESOLVED for a write, else SHARD_UNAVAILABLE or what the shard says; nothing
-  // has been written by the client's statement then.
+  // Errors: SQLSTATE CDB01 when a shard has a newer topology than the snapshot: to be asked again
+  // with a newer one. Otherwise WRITE_UNRESOLVED for a write, else SHARD_UNAVAILABLE or what the
+  // shard says; nothing has been written by the client's statement then.
   [[nodiscard]] Result<KeyPlace> find(const routing::Snapshot& snapshot,
                                       const routing::RoutedKey& key, bool for_write);
 

@@ -394,7 +394,9 @@ ClaimResult PgJournal::claim(const MoveRecord& record) {
     if (!lock(unit.op)) fenced(record);
     if (!run("SELECT 1 FROM collegedb.paused_moves WHERE scope = $1", {scope_}).empty()) {
       unlock(unit.op);
-      return {.paused = true};
+      ClaimResult none;
+      none.paused = true;
+      return none;
     }
     const std::string keys = array_text(unit.keys);
     // In key order, so that two claims of the same keys do not deadlock.

@@ -7,6 +7,7 @@
 
 #include "migration/census.h"
 #include "migration/hazards.h"
+#include "migration/reference_rows.h"
 #include "migration/schema_change.h"
 #include "migration/sequences.h"
 
@@ -274,22 +275,10 @@ Result<RegisteredTable> register_sharded(const Config& config, const TableReques
   return table;
 }
 
-// Contents of a table as one comparable value, independent of row order.
-std::string contents(ControlSession& session, const TableName& table) {
-  return session
-      .run(
-          "SELECT pg_catalog.count(*) || ':' ||"
-          " COALESCE(pg_catalog.sum(pg_catalog.hashtextextended(t::pg_catalog.text, 0)), 0)"
-          " || ':' || COALESCE(pg_catalog.sum("
-          "pg_catalog.hashtextextended(t::pg_catalog.text, 1)), 0) FROM " +
-          table.qualified + " t")
-      .text(0, 0);
-}
-
 Result<void> same_contents(Cluster& shards, const TableName& table) {
-  const std::string first = contents(shards[0], table);
+  const std::string first = table_contents(shards[0], table);
   for (std::size_t i = 1; i < shards.size(); ++i) {
-    if (contents(shards[i], table) != first) {
+    if (table_contents(shards[i], table) != first) {
       return make_error("55000",
                         "table " + table.qualified + " has different rows on shards \"" +
                             shards[0].shard() + "\" and \"" + shards[i].shard() + "\"",

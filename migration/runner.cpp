@@ -9,6 +9,7 @@
 #include "migration/operation.h"
 #include "migration/pg_shard.h"
 #include "migration/recovery.h"
+#include "proxy/session/guard.h"
 #include "routing/hash.h"
 #include "routing/route.h"
 
@@ -71,7 +72,13 @@ std::string locate(const RunnerOptions& options, const Target& target,
       const auto found = Finder(options).find(
           *snapshot, {target.unit.group, key, routing::gate_bucket(target.unit.group, key), true},
           true);
-      if (!found) throw StepFailure(Event::kRefused, found.error());
+      if (!found) {
+        const bool stale = found.error().sqlstate == session::guard::kStale;
+        throw StepFailure(
+            Event::kRefused,
+            stale ? make_error(ErrorCode::kStaleTopology, "the topology is changing", "Try again.")
+                  : found.error());
+      }
       return snapshot->shards[found->shard].name;
     }
   }

@@ -183,8 +183,10 @@ void SessionImpl::begin_attempt(const Target& target, bool may_watch_empty) {
   const routing::Plan* plan = target.plan.get();
   const bool autocommit = !txn_.open();
   attempt_.watch_empty = false;
-  attempt_.hold =
-      !joins && autocommit && plan != nullptr && plan->writes && !plan->statement.has_returning;
+  // Behind other statements of the same implicit transaction there is no trying again: they would
+  // be lost with it.
+  attempt_.hold = !joins && attempt_.retryable && autocommit && plan != nullptr && plan->writes &&
+                  !plan->statement.has_returning;
   if (autocommit && plan != nullptr && plan->plain_read && may_watch_empty && !joins &&
       !patience_.force_guard && !target.keys.empty()) {
     attempt_.watch_empty = true;

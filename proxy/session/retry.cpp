@@ -47,6 +47,12 @@ SqlError SessionImpl::damaged_gate() const {
       "Run collegedb init to repair it.");
 }
 
+SqlError SessionImpl::stale_topology() const {
+  return make_error(ErrorCode::kStaleTopology,
+                    "the shard refuses this proxy's topology even after a reload",
+                    "Try again; check that the journal shard can be reached.");
+}
+
 // What the fence said in the middle of a statement that the proxy could not know whole.
 SqlError SessionImpl::in_our_words(const SqlError& fence) const {
   if (fence.sqlstate == guard::kDamaged) {
@@ -159,9 +165,7 @@ bool SessionImpl::plan_retry(const SqlError& failure) {
       start_control(ControlRequest{Reload{context_.snapshot->version}, {}}, &SessionImpl::reloaded);
       return true;
     }
-    turn_error_ = make_error(ErrorCode::kStaleTopology,
-                             "the shard refuses this proxy's topology even after a reload",
-                             "Try again; check that the journal shard can be reached.");
+    turn_error_ = stale_topology();
   } else if (code == guard::kMoved) {
     stats.stale_routes[metrics::StaleReason::kMoved].add();
     if (chain_exceeded(failure.detail) && patience_.restarts < kMaxRestarts) {

@@ -214,7 +214,7 @@ class SessionImpl {
                             std::span<const routing::Parameter> parameters);
   [[nodiscard]] routing::ShardId any_shard();
   [[nodiscard]] std::optional<SqlError> refuse_encoding(
-      std::span<const routing::RoutedKey> keys) const;
+      const routing::Plan& plan, std::span<const routing::RoutedKey> keys) const;
   [[nodiscard]] LearnedOwners::Context known_of(routing::ShardId directory) const;
   [[nodiscard]] std::optional<routing::ShardId> owner_of(const routing::RoutedKey& key,
                                                          routing::ShardId directory,
@@ -223,6 +223,7 @@ class SessionImpl {
   // True: the keys are being looked for, and `then` runs again afterwards.
   bool find_first(const Target& target, Step then);
   void found();
+  void find_again();  // with a newer snapshot
   // `then` runs when the wait is over. kRefused leaves turn_error_.
   Acquired acquire(Target& target, Step then);
   [[nodiscard]] SqlError other_shard(const Target& target) const;
@@ -244,6 +245,7 @@ class SessionImpl {
   bool handle_failure(Step restart);
   bool plan_retry(const SqlError& failure);
   [[nodiscard]] SqlError damaged_gate() const;
+  [[nodiscard]] SqlError stale_topology() const;
   [[nodiscard]] SqlError in_our_words(const SqlError& fence) const;
   [[nodiscard]] SqlError held_too_long() const;
   void start_over();

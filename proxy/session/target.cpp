@@ -2,6 +2,7 @@
 // active epochs place differently are looked for first.
 #include <algorithm>
 
+#include "proxy/session/guard.h"
 #include "proxy/session/lower.h"
 #include "proxy/session/session_impl.h"
 
@@ -66,7 +67,7 @@ Result<SessionImpl::Target> SessionImpl::target_for(
     case routing::RouteKind::kShard:
       target.shard = route.shard;
       target.keys = std::move(route.keys);
-      if (auto error = refuse_encoding(target.keys)) {
+      if (auto error = refuse_encoding(*plan, target.keys)) {
         return *error;
       }
       if (patience_.not_found) {
@@ -100,14 +101,15 @@ LearnedOwners::Context SessionImpl::known_of(routing::ShardId directory) const {
   return {directory, context_.snapshot->generation, context_.stats->now_ns()};
 }
 
-// Keys are compared and hashed as the bytes the shards store, which are UTF8.
+// Keys are compared and hashed as the bytes the shards store, which are UTF8. What a bytea was
+// written with does not show in its canonical text.
 std::optional<SqlError> SessionImpl::refuse_encoding(
-    std::span<const routing::RoutedKey> keys) const {
-  if (speaks_utf8_) {
+    const routing::Plan& plan, std::span<const routing::RoutedKey> keys) const {
+  if (speaks_utf8_ || context_.snapshot->shards.size() == 1) {
     return std::nullopt;
   }
   for (const routing::RoutedKey& key : keys) {
-    if (!is_ascii(key.key)) {
+    if (plan.key_type == routing::KeyType::kBytea || !is_ascii(key.key)) {
       return make_error("0A000",
                         "a key with characters beyond ASCII needs client_encoding UTF8, not " +
                             std::string(setting("client_encoding")),
@@ -198,9 +200,20 @@ void SessionImpl::found() {
       patience_.found.push_back({key, place});
     }
   } else if (const auto* error = std::get_if<SqlError>(&reply)) {
-    patience_.not_found = *error;
+    if (error->sqlstate == guard::kStale && patience_.reloads++ == 0) {
+      start_control(ControlRequest{Reload{context_.snapshot->version}, {}},
+                    &SessionImpl::find_again);
+      return;
+    }
+    patience_.not_found = error->sqlstate == guard::kStale ? stale_topology() : *error;
   }
   sought_.clear();
+  (this->*after_find_)();
+}
+
+void SessionImpl::find_again() {
+  adopt_reloaded();
+  patience_.found.clear();
   (this->*after_find_)();
 }
 

@@ -1,5 +1,6 @@
 #include "proxy/session/transaction.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace collegedb::session {

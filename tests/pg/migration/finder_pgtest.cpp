@@ -246,6 +246,19 @@ TEST_F(FinderTest, StaleWritersAndFindersAgreeOnOneHome) {
   expect_quiet();
 }
 
+// A finder that slept over a change of the topology plants nothing.
+TEST_F(FinderTest, AnOlderTopologyThanTheShardsIsRefused) {
+  open();
+  epochs({{0, 1}, {0}});
+  const std::string key = key_with({1, 0});
+  tell(0, "UPDATE collegedb.gate SET min_generation = 5");
+  const auto place = find(key, true);
+  ASSERT_FALSE(place);
+  EXPECT_EQ(place.error().sqlstate, guard::kStale);
+  EXPECT_EQ(tombstone(0, key), "");
+  expect_quiet();
+}
+
 // A key without rows has one home before it leaves it.
 TEST_F(FinderTest, AMoveOfAKeyWithoutRowsSettlesItFirst) {
   open();

@@ -85,6 +85,17 @@ TEST(Find, a_new_generation_forgets) {
   EXPECT_EQ(asked(c).keys.size(), 1U);
 }
 
+TEST(Find, an_older_topology_is_reloaded_once) {
+  Conversation c;
+  const std::string key = c.key_on(1);
+  add_older_epoch(c, 0);
+  c.client(query(update(key))).control(make_error("CDB01", "changed"));
+  EXPECT_TRUE(std::holds_alternative<Reload>(c.session->wait().control->what));
+  c.control(ReloadDone{c.context.snapshot});
+  EXPECT_EQ(asked(c).keys.size(), 1U);
+  c.control(make_error("CDB01", "changed")).hears("E(40001) Z(I)").idle();
+}
+
 TEST(Find, an_error_is_the_statements) {
   Conversation c;
   add_older_epoch(c, 0);

@@ -180,6 +180,26 @@ TEST(Guard, a_write_of_another_key_than_planned_is_planned_again) {
   c.hears("E(0A000) Z(I)").released().idle();
 }
 
+// The statement before it in the same implicit transaction has been acknowledged and is gone with
+// the error: to run this one again, alone, would lose it without a word.
+TEST(Guard, behind_another_write_of_its_batch_nothing_is_tried_again) {
+  for (const char* code : {"40P01", "CDB06"}) {
+    Conversation c({"db-east"});
+    const auto write = [](const char* id) {
+      return parse("", std::string("UPDATE users SET name = 'x' WHERE id = ") + id) + bind("") +
+             execute();
+    };
+    c.client(write("1") + flush()).lease(0);
+    c.shard(guard_passed() + parsed() + bound() + complete("UPDATE 1"));
+    c.hears("1 2 C(UPDATE 1)");
+    c.client(write("2") + sync());
+    c.shard(guard_passed(false) + parsed() + bound() + error(code) + ready());
+    const std::string heard = letters(c.heard(), wire::Direction::kBackend);
+    EXPECT_NE(heard.find("E("), std::string::npos) << heard;
+    c.released().idle();
+  }
+}
+
 TEST(Guard, what_the_fence_says_in_a_statement_is_put_in_words) {
   for (const auto& [code, sqlstate] : std::map<std::string, std::string>{
            {"CDB02", "40001"}, {"CDB04", "40001"}, {"CDB05", "58000"}, {"CDB06", "0A000"}}) {
