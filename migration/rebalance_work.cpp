@@ -38,7 +38,7 @@ Verdict verdict_of(const SqlError& error) {
     return std::any_of(heads.begin(), heads.end(),
                        [&](std::string_view head) { return state.starts_with(head); });
   };
-  if (error.message.starts_with(kMovesPaused)) return Verdict::kPaused;
+  if (error.message.starts_with(name_of(ErrorCode::kMovesPaused))) return Verdict::kPaused;
   // Recovery finishes what has an unknown outcome; an operator has cancelled the other.
   if (state == "08007" || error.message.find(kMoveCancelled) != std::string::npos) {
     return Verdict::kFinal;

@@ -194,7 +194,7 @@ MoveResult already_there(const Unit& unit) {
 }
 
 SqlError paused() {
-  return make_error("55000", std::string(kMovesPaused) + ": no move begins until they are resumed",
+  return make_error(ErrorCode::kMovesPaused, "no move begins until they are resumed",
                     "SELECT collegedb_resume_moves() resumes them.");
 }
 

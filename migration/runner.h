@@ -42,9 +42,6 @@ struct RunnerOptions {
   metrics::ProcessStats* stats = nullptr;
 };
 
-// How the code of an error begins when moves are paused.
-inline constexpr std::string_view kMovesPaused = "MOVES_PAUSED";
-
 // SQLSTATE of the refusal of a key that another operation has.
 inline constexpr std::string_view kKeyIsMoving = "55006";
 

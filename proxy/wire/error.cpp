@@ -51,6 +51,7 @@ constexpr std::array kRows{
     Row{ErrorCode::kShardUnavailable, "SHARD_UNAVAILABLE", "08006"},
     Row{ErrorCode::kPoolTimeout, "POOL_TIMEOUT", "53300"},
     Row{ErrorCode::kMoveRefused, "MOVE_REFUSED", "55000"},
+    Row{ErrorCode::kMovesPaused, "MOVES_PAUSED", "55000"},
     Row{ErrorCode::kUnknownShard, "UNKNOWN_SHARD", "22023"},
     Row{ErrorCode::kUnknownTable, "UNKNOWN_TABLE", "42P01"},
 };

@@ -49,6 +49,7 @@ enum class ErrorCode : std::uint8_t {
   kShardUnavailable,
   kPoolTimeout,
   kMoveRefused,   // a move that cannot start or was given up; the reason is in the text (55000)
+  kMovesPaused,   // no move begins: collegedb_pause_moves() was called (55000)
   kUnknownShard,  // names no configured shard (22023)
   kUnknownTable,  // names no registered table or group (42P01)
 };
