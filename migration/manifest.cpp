@@ -14,6 +14,11 @@ std::optional<std::int64_t> try_change(ControlSession& journal, const std::strin
   const Manifest before = read_manifest(journal, scope);
   if (step) step("manifest read");
   Transaction transaction(journal);
+  // Keys that are being mapped (sql/journal_3.sql) are mapped under what was before.
+  journal.run(
+      "SELECT pg_catalog.pg_advisory_xact_lock("
+      "pg_catalog.hashtextextended('collegedb:map:' || $1, 0))",
+      {scope});
   const Rows won = journal.run(
       "UPDATE collegedb.manifest SET revision = revision + 1,"
       " generation = generation + $3::pg_catalog.int8"

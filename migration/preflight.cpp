@@ -118,9 +118,10 @@ class Preflight {
       return;
     }
     try {
-      check_shard_schema(
-          session, config_.journal.scope,
-          config_.has_journal() && session.shard() == config_.shards[config_.journal_index()].name);
+      const bool journal =
+          config_.has_journal() && session.shard() == config_.shards[config_.journal_index()].name;
+      check_shard_schema(session, config_.journal.scope, journal);
+      if (journal) check_placement(session, config_);
       installed_ = installed_ || session.shard() == config_.shards[home()].name;
     } catch (const SqlFailure& failure) {
       add(failure);

@@ -25,7 +25,8 @@ struct Component {
 };
 constexpr std::array kShardSteps{Step{1, sql::kShard}, Step{2, sql::kShard2}, Step{3, sql::kShard3},
                                  Step{4, sql::kShard4}};
-constexpr std::array kJournalSteps{Step{1, sql::kJournal}, Step{2, sql::kJournal2}};
+constexpr std::array kJournalSteps{Step{1, sql::kJournal}, Step{2, sql::kJournal2},
+                                   Step{3, sql::kJournal3}};
 constexpr std::array kMovesSteps{Step{1, sql::kMoves}, Step{2, sql::kMoves2}};
 constexpr Component kShard{"shard", kShardSteps};
 constexpr Component kJournal{"journal", kJournalSteps};
@@ -175,8 +176,9 @@ std::vector<std::string> shard_names(const Config& config) {
 void seed_topology(ControlSession& journal, const Config& config) {
   const std::string& scope = config.journal.scope;
   const Rows made = journal.run(
-      "INSERT INTO collegedb.manifest (scope) VALUES ($1) ON CONFLICT DO NOTHING RETURNING 1",
-      {scope});
+      "INSERT INTO collegedb.manifest (scope, placement) VALUES ($1, $2)"
+      " ON CONFLICT DO NOTHING RETURNING 1",
+      {scope, config.routing.placement});
   if (made.empty()) {
     return;
   }
@@ -225,6 +227,7 @@ void seed(const Config& config) {
     seed_topology(journal, config);
     transaction.commit();
   }
+  check_placement(journal, config);
   if (journal.run("SELECT seeded FROM collegedb.manifest WHERE scope = $1", {config.journal.scope})
           .boolean(0, 0)) {
     return;
@@ -251,6 +254,23 @@ void check_identity(ControlSession& session, const std::string& scope) {
                  "It is another shard or a copy of one. Correct its conninfo; if it is a copy "
                  "that shall become a new shard, drop its schema collegedb first."),
       session.shard());
+}
+
+void check_placement(ControlSession& journal, const Config& config) {
+  const Rows rows = journal.run("SELECT placement FROM collegedb.manifest WHERE scope = $1",
+                                {config.journal.scope});
+  if (rows.empty() || rows.view(0, 0) == config.routing.placement) {
+    return;
+  }
+  throw SqlFailure(
+      make_error(
+          "55000",
+          "the keys of scope \"" + config.journal.scope + "\" have " + rows.text(0, 0) +
+              " placement, the configuration says routing.placement = \"" +
+              config.routing.placement + "\"",
+          "Set routing.placement = \"" + rows.text(0, 0) +
+              "\": it was chosen when the cluster was made and is the same for every proxy."),
+      journal.shard());
 }
 
 void drop_stubs(ControlSession& session) {
@@ -302,8 +322,11 @@ void check_shard_schema(ControlSession& session, const std::string& scope, bool 
 void check_schema(const Config& config) {
   for (std::size_t i = 0; i < config.shards.size(); ++i) {
     ControlSession session(config.shards[i]);
-    check_shard_schema(session, config.journal.scope,
-                       config.has_journal() && i == config.journal_index());
+    const bool journal = config.has_journal() && i == config.journal_index();
+    check_shard_schema(session, config.journal.scope, journal);
+    if (journal) {
+      check_placement(session, config);
+    }
   }
 }
 

@@ -34,11 +34,13 @@ void drop_stubs(ControlSession& session);
 
 // For auto_init = false: the same checks, nothing is changed.
 void check_schema(const Config& config);
+// The same on one shard. `journal`: it is the journal shard.
+void check_shard_schema(ControlSession& session, const std::string& scope, bool journal);
 // 55000 when the database is a shard of another name or scope: one database is one shard of one
 // scope, gates and tombstones are not shared. REQUIRES: collegedb.topology is there.
 void check_identity(ControlSession& session, const std::string& scope);
-// The same on one shard. `journal`: it is the journal shard.
-void check_shard_schema(ControlSession& session, const std::string& scope, bool journal);
+// 55000 when the cluster was made with another routing.placement. Nothing before the scope is sown.
+void check_placement(ControlSession& journal, const Config& config);
 
 struct Finding {
   enum class Severity : std::uint8_t { kNote, kWarning, kError };

@@ -19,6 +19,9 @@ namespace collegedb::routing {
 using ShardId = std::uint16_t;  // index into Snapshot::shards
 inline constexpr ShardId kNoShard = 0xffff;
 
+// What decides where a key lives: the epochs, or its row in collegedb.mappings. Of the cluster.
+enum class Placement : std::uint8_t { kComputed, kMapped };
+
 enum class Algorithm : std::uint8_t { kHrw, kModulo };
 enum class EpochState : std::uint8_t { kPublishing, kActive };
 
@@ -125,7 +128,8 @@ struct Snapshot {
   std::string scope = "default";
   std::int64_t revision = 0;
   std::int64_t generation = 0;  // every write is bound to it
-  std::vector<Shard> shards;    // all that are configured, in configuration order
+  Placement placement = Placement::kComputed;
+  std::vector<Shard> shards;  // all that are configured, in configuration order
   ShardId journal_shard = 0;
   std::vector<Epoch> epochs;  // newest first, at least one
   std::vector<TableInfo> tables;

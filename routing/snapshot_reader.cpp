@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "migration/schema.h"
 #include "migration/table_catalog.h"
 #include "routing/hidden_reader.h"
 
@@ -296,6 +297,9 @@ LoadedSnapshot read_snapshot(ControlSession& journal, const Config& config,
   snapshot.journal_shard = static_cast<ShardId>(config.journal_index());
   migration::Transaction transaction(journal, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
   loaded.versions = read_versions(journal, snapshot.scope);
+  migration::check_placement(journal, config);
+  snapshot.placement =
+      config.routing.placement == "mapped" ? Placement::kMapped : Placement::kComputed;
   snapshot.revision = loaded.versions.revision;
   snapshot.generation = loaded.versions.generation;
   snapshot.registry_version = loaded.versions.registry_version;

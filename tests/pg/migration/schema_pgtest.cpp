@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "routing/snapshot_reader.h"
 #include "tests/pg/migration/cluster_fixture.h"
 
 namespace collegedb {
@@ -10,7 +11,12 @@ namespace {
 using pgtest::failure_of;
 using ::testing::HasSubstr;
 
-class SchemaTest : public pgtest::ClusterTest {};
+class SchemaTest : public pgtest::ClusterTest {
+ protected:
+  routing::Snapshot read_snapshot() {
+    return routing::read_snapshot(*session(0), config, nullptr).snapshot;
+  }
+};
 
 TEST_F(SchemaTest, InstallsTheJournalOnItsShardOnly) {
   install();
@@ -127,6 +133,36 @@ TEST_F(SchemaTest, ListsTheFunctionsOfTheProxyAndRefusesThem) {
   stubs[0].arguments = "key text";
   migration::install_schema(config, stubs);
   EXPECT_EQ(ask(1, "SELECT public.collegedb_mine()"), "7");
+}
+
+TEST_F(SchemaTest, PlacementIsOfTheClusterAndStays) {
+  config.routing.placement = "mapped";
+  install();
+  EXPECT_EQ(ask(0, "SELECT placement FROM collegedb.manifest"), "mapped");
+  EXPECT_NO_THROW(migration::check_schema(config));
+  EXPECT_EQ(read_snapshot().placement, routing::Placement::kMapped);
+  config.routing.placement = "computed";
+  const SqlError error = failure_of([&] { install(); });
+  EXPECT_EQ(error.sqlstate, "55000");
+  EXPECT_THAT(error.message, HasSubstr("have mapped placement"));
+  EXPECT_THAT(error.hint, HasSubstr("Set routing.placement = \"mapped\""));
+  EXPECT_EQ(failure_of([&] { migration::check_schema(config); }).message, error.message);
+  EXPECT_EQ(failure_of([&] { read_snapshot(); }).message, error.message);
+  const auto findings = migration::preflight(config);
+  EXPECT_TRUE(std::any_of(findings.begin(), findings.end(),
+                          [&](const auto& each) { return each.text == error.message; }));
+  EXPECT_EQ(ask(0, "SELECT placement FROM collegedb.manifest"), "mapped");
+}
+
+TEST_F(SchemaTest, AnOlderClusterHasComputedPlacement) {
+  install();
+  tell(0,
+       "ALTER TABLE collegedb.manifest DROP COLUMN placement;"
+       "UPDATE collegedb.schema_version SET version = 2 WHERE component = 'journal'");
+  EXPECT_NE(failure_of([&] { migration::check_schema(config); }).message, "");
+  install();
+  EXPECT_EQ(ask(0, "SELECT placement FROM collegedb.manifest"), "computed");
+  EXPECT_EQ(read_snapshot().placement, routing::Placement::kComputed);
 }
 
 TEST_F(SchemaTest, SeedsTheRegistryOnceAndKeepsLaterChanges) {
