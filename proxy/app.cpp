@@ -206,9 +206,11 @@ bool App::start(const Signals& signals) {
   parts.server =
       std::make_unique<net::Server>(config_, *parts.control, admin::functions(), parts.registry);
   net::Server* server = parts.server.get();
-  parts.control->set_probes({.clients = [server] { return server->clients(); },
-                             .pools = [server] { return server->pools(); },
-                             .servers = [server] { return server->servers(); }});
+  parts.control->set_probes(
+      {.clients = [server] { return server->clients(); },
+       .pools = [server] { return server->pools(); },
+       .servers = [server] { return server->servers(); },
+       .hot_keys = [server](std::size_t limit) { return server->hot_keys(limit); }});
   // The store must run before a client can ask for a reload; what it loads meanwhile waits.
   parts.store.start([&parts](std::shared_ptr<const routing::Snapshot> snapshot) {
     const std::lock_guard lock(parts.serving_mutex);

@@ -56,6 +56,8 @@ constexpr std::array kReassign{Argument{"key", kText, true}, Argument{"shard", k
 constexpr std::array kShardTable{Argument{"table", kText, true},
                                  Argument{"key", kText, false, "'id'"}, Argument{"colocate_with"}};
 
+constexpr std::array kHotKeys{Argument{"n", kInt4, false, "20"},
+                              Argument{"sizes", kBool, false, "false"}};
 constexpr std::array kShard{Argument{"shard", kText, true},
                             Argument{"dry_run", kBool, false, "false"}};
 
@@ -128,6 +130,13 @@ constexpr std::array kClientColumns{Column{"pid", kInt4},
                                     Column{"tls", kBool},
                                     Column{"connected_ms", kInt8},
                                     Column{"shards", kTextArray}};
+constexpr std::array kHotKeyColumns{Column{"table"},
+                                    Column{"key"},
+                                    Column{"shard"},
+                                    Column{"statements_per_second", kFloat8},
+                                    Column{"writes_per_second", kFloat8},
+                                    Column{"rows", kInt8},
+                                    Column{"bytes", kInt8}};
 constexpr std::array kServerColumns{Column{"shard"},
                                     Column{"worker", kInt4},
                                     Column{"state"},
@@ -158,6 +167,9 @@ constexpr std::array kEntries{
     Entry{{"collegedb_explain", kSql, kExplainColumns, false,
            "where a statement would go, without running it"},
           &explain},
+    Entry{{"collegedb_hot_keys", kHotKeys, kHotKeyColumns, false,
+           "the keys this process is asked for most, and their sizes"},
+          &hot_keys},
     Entry{{"collegedb_local_table", kTable, kTableColumns, true,
            "the table lives whole on the journal shard"},
           &local_table},

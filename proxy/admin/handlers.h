@@ -11,6 +11,7 @@
 #include "proxy/config.h"
 #include "proxy/net/info.h"
 #include "proxy/session/control.h"
+#include "proxy/session/hot_keys.h"
 #include "routing/store.h"
 
 namespace collegedb::admin {
@@ -20,6 +21,7 @@ struct Probes {
   std::function<std::vector<net::ClientInfo>()> clients;
   std::function<std::vector<net::PoolInfo>()> pools;
   std::function<std::vector<net::ServerInfo>()> servers;
+  std::function<std::vector<session::HotKey>(std::size_t limit)> hot_keys;
 };
 
 struct Services {
@@ -59,6 +61,8 @@ Reply prune_epochs(Services&, const Arguments&, const session::SessionContext&);
 // placement.cpp
 Reply locate(Services&, const Arguments&, const session::SessionContext&);
 Reply explain(Services&, const Arguments&, const session::SessionContext&);
+// hot_keys.cpp
+Reply hot_keys(Services&, const Arguments&, const session::SessionContext&);
 // show.cpp
 Reply pools(Services&, const Arguments&, const session::SessionContext&);
 Reply clients(Services&, const Arguments&, const session::SessionContext&);

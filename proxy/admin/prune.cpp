@@ -1,7 +1,7 @@
 // collegedb_prune_epochs.
 #include "migration/prune.h"
 
-#include <charconv>
+#include <utility>
 
 #include "proxy/admin/handlers.h"
 
@@ -10,17 +10,16 @@ namespace {
 
 constexpr std::chrono::seconds kReload{5};
 
-Result<int> positive(const Arguments& arguments, std::size_t index, int fallback) {
-  const auto text = arguments.text(index);
-  if (!text) {
-    return fallback;
+Result<int> int4(const Arguments& arguments, std::size_t index, int fallback) {
+  const auto value = arguments.integer(index);
+  if (value.has_error()) {
+    return value.error();
   }
-  int value = 0;
-  const auto [end, failed] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (failed != std::errc{} || end != text->data() + text->size()) {
-    return make_error("22P02", "invalid input syntax for type integer: \"" + *text + "\"");
+  if (!std::in_range<int>(value->value_or(fallback))) {
+    return make_error("22003",
+                      "value \"" + *arguments.text(index) + "\" is out of range for type integer");
   }
-  return value;
+  return static_cast<int>(value->value_or(fallback));
 }
 
 std::string int_array(const std::vector<int>& items) {
@@ -47,8 +46,8 @@ Reply prune_epochs(Services& services, const Arguments& arguments, const session
   request.tables = arguments.text(0);
   request.key_columns = arguments.text(1);
   const auto dry_run = arguments.boolean(2, false);
-  const auto page_size = positive(arguments, 3, request.page_size);
-  const auto concurrency = positive(arguments, 4, request.concurrency);
+  const auto page_size = int4(arguments, 3, request.page_size);
+  const auto concurrency = int4(arguments, 4, request.concurrency);
   if (dry_run.has_error()) {
     return dry_run.error();
   }

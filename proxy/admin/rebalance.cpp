@@ -2,8 +2,6 @@
 // migration/rebalance.
 #include "migration/rebalance.h"
 
-#include <charconv>
-
 #include "proxy/admin/handlers.h"
 #include "proxy/admin/key_space.h"
 
@@ -11,19 +9,6 @@ namespace collegedb::admin {
 namespace {
 
 constexpr std::chrono::seconds kReload{5};
-
-Result<std::optional<std::int64_t>> integer(const Arguments& arguments, std::size_t index) {
-  const auto text = arguments.text(index);
-  if (!text) {
-    return std::optional<std::int64_t>{};
-  }
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc{} || end != text->data() + text->size()) {
-    return make_error("22P02", "invalid input syntax for type bigint: \"" + *text + "\"");
-  }
-  return std::optional{value};
-}
 
 Result<migration::RebalanceRequest> request_of(const routing::Snapshot& snapshot,
                                                const Arguments& arguments,
@@ -37,8 +22,8 @@ Result<migration::RebalanceRequest> request_of(const routing::Snapshot& snapshot
     out.groups = {*group};
   }
   const auto dry_run = arguments.boolean(1, false);
-  const auto max_keys = integer(arguments, 2);
-  const auto concurrency = integer(arguments, 3);
+  const auto max_keys = arguments.integer(2);
+  const auto concurrency = arguments.integer(3);
   if (dry_run.has_error()) {
     return dry_run.error();
   }

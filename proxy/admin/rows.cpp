@@ -60,6 +60,19 @@ Result<std::string> Arguments::required(std::size_t index) const {
                                  " must not be null");
 }
 
+Result<std::optional<std::int64_t>> Arguments::integer(std::size_t index) const {
+  const auto value = text(index);
+  if (!value) {
+    return std::optional<std::int64_t>{};
+  }
+  std::int64_t out = 0;
+  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), out);
+  if (error != std::errc{} || end != value->data() + value->size()) {
+    return make_error("22P02", "invalid input syntax for type bigint: \"" + *value + "\"");
+  }
+  return std::optional{out};
+}
+
 Result<bool> Arguments::boolean(std::size_t index, bool fallback) const {
   const auto value = text(index);
   if (!value) {

@@ -18,12 +18,16 @@ class Arguments {
  public:
   explicit Arguments(const session::AdminCall& call) : call_(call) {}
 
+  // Of the caller, see auth.admin_users.
+  [[nodiscard]] bool by_admin() const { return call_.is_admin; }
   // Neither left out nor NULL.
   [[nodiscard]] bool given(std::size_t index) const;
   // nullopt when not given.
   [[nodiscard]] std::optional<std::string> text(std::size_t index) const;
   // 22004 when not given: for arguments that a NULL makes meaningless.
   [[nodiscard]] Result<std::string> required(std::size_t index) const;
+  // nullopt when not given; 22P02 for what is no bigint.
+  [[nodiscard]] Result<std::optional<std::int64_t>> integer(std::size_t index) const;
   // 22P02 for what PostgreSQL would not take for a boolean.
   [[nodiscard]] Result<bool> boolean(std::size_t index, bool fallback) const;
 

@@ -189,5 +189,8 @@ std::vector<PoolInfo> Server::pools() {
 std::vector<ServerInfo> Server::servers() {
   return collect<ServerInfo>(&Worker::servers);
 }
+std::vector<session::HotKey> Server::hot_keys(std::size_t limit) {
+  return session::hottest(collect<session::HotKey>(&Worker::hot_keys), limit);
+}
 
 }  // namespace collegedb::net

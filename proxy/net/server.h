@@ -62,6 +62,7 @@ class Server {
   [[nodiscard]] std::vector<ClientInfo> clients();
   [[nodiscard]] std::vector<PoolInfo> pools();
   [[nodiscard]] std::vector<ServerInfo> servers();
+  [[nodiscard]] std::vector<session::HotKey> hot_keys(std::size_t limit);  // hottest first
   // TCP ports in the order of proxy.listen; after start().
   [[nodiscard]] std::vector<std::uint16_t> bound_ports() const { return listener_->ports(); }
 

@@ -325,4 +325,8 @@ std::vector<ServerInfo> Worker::servers() const {
   return result;
 }
 
+std::vector<session::HotKey> Worker::hot_keys() const {
+  return context_.hot_keys.all(stats_.now_ns());
+}
+
 }  // namespace collegedb::net

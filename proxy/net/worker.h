@@ -108,6 +108,7 @@ class Worker {
   [[nodiscard]] std::vector<ClientInfo> clients() const;
   [[nodiscard]] std::vector<PoolInfo> pools() const;
   [[nodiscard]] std::vector<ServerInfo> servers() const;
+  [[nodiscard]] std::vector<session::HotKey> hot_keys() const;
 
  private:
   void add(UniqueFd fd, std::string address, bool local, bool refused);

@@ -181,6 +181,10 @@ void SessionImpl::begin_attempt(const Target& target, bool may_watch_empty) {
     txn_snapshot_ = context_.snapshot;
   }
   const routing::Plan* plan = target.plan.get();
+  for (const routing::RoutedKey& key : target.keys) {
+    context_.hot_keys.count(key, target.shard, plan == nullptr || plan->writes,
+                            attempt_.started_ns);
+  }
   const bool autocommit = !txn_.open();
   attempt_.watch_empty = false;
   // Behind other statements of the same implicit transaction there is no trying again: they would

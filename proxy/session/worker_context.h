@@ -12,6 +12,7 @@
 #include "metrics/stats.h"
 #include "proxy/session/accepted_settings.h"
 #include "proxy/session/control.h"
+#include "proxy/session/hot_keys.h"
 #include "proxy/session/learned.h"
 #include "proxy/session/plan_cache.h"
 #include "proxy/session/statement_registry.h"
@@ -24,6 +25,7 @@ struct WorkerContext {
   PlanCache plans;
   StatementRegistry statements;
   LearnedOwners learned;
+  HotKeys hot_keys;
   AcceptedSettings accepted;
   metrics::WorkerStats* stats = nullptr;  // never null
   std::span<const AdminFunction> admin_functions;

@@ -47,8 +47,9 @@ TEST(Functions, ThoseThatChangeSomethingAreForAdministrators) {
     }
   }
   EXPECT_EQ(open, (std::set<std::string_view>{"collegedb_clients", "collegedb_explain",
-                                              "collegedb_locate", "collegedb_migration_status",
-                                              "collegedb_pools", "collegedb_servers"}));
+                                              "collegedb_hot_keys", "collegedb_locate",
+                                              "collegedb_migration_status", "collegedb_pools",
+                                              "collegedb_servers"}));
 }
 
 TEST(Functions, HaveStubsWithTheirSignature) {
