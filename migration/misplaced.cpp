@@ -56,14 +56,14 @@ std::string MisplacedScan::slice_sql() const {
   }
   const std::string owner = epochs_.owner_sql("k");
   const std::string away = "o IS DISTINCT FROM " + quote_literal(session_->shard());
-  return "WITH keys AS (SELECT DISTINCT k, " + bucket_sql(group_, "k") + " AS b FROM (" + keys +
-         ") AS r WHERE k IS NOT NULL AND " + bucket_sql(group_, "k") + " BETWEEN " +
-         std::to_string(first_) + " AND " + std::to_string(last) +
-         "), placed AS MATERIALIZED (SELECT b, k, " +
+  return "WITH keys AS (SELECT k, pg_catalog.count(*) AS n, " + bucket_sql(group_, "k") +
+         " AS b FROM (" + keys + ") AS r WHERE k IS NOT NULL AND " + bucket_sql(group_, "k") +
+         " BETWEEN " + std::to_string(first_) + " AND " + std::to_string(last) +
+         " GROUP BY k), placed AS MATERIALIZED (SELECT b, k, n, " +
          (owner.empty() ? "NULL::pg_catalog.text" : owner) +
          " AS o FROM keys) SELECT -1, (pg_catalog.count(*) FILTER (WHERE " + away +
-         "))::pg_catalog.text, pg_catalog.count(*)::pg_catalog.text COLLATE \"C\" FROM placed"
-         " UNION ALL SELECT b, o, k FROM placed WHERE " +
+         "))::pg_catalog.text, pg_catalog.count(*)::pg_catalog.text COLLATE \"C\", 0 FROM placed"
+         " UNION ALL SELECT b, o, k, n FROM placed WHERE " +
          away + " ORDER BY 1, 3";
 }
 
@@ -116,7 +116,8 @@ std::vector<Misplaced> MisplacedScan::next(ControlSession& session) {
       }
       out.push_back({.bucket = static_cast<std::int32_t>(rows.int8(i, 0)),
                      .destination = std::move(owner),
-                     .key = std::move(key)});
+                     .key = std::move(key),
+                     .rows = rows.int8(i, 3)});
     }
     if (rows.empty()) close_slice();
   }

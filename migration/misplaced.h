@@ -16,6 +16,7 @@ struct Misplaced {
   std::int32_t bucket = 0;  // of the gate
   std::string destination{};
   std::string key{};
+  std::int64_t rows = 1;  // of all tables of the group, here
 };
 
 // Keys of one group with rows on the session's shard whose owner under the newest active epoch is

@@ -1,8 +1,10 @@
 // What `collegedb check` finds on the shards. Reads only.
 #include <charconv>
 #include <memory>
+#include <optional>
 
 #include "migration/hazards.h"
+#include "migration/manifest.h"
 #include "migration/schema.h"
 #include "migration/schema_change.h"
 #include "migration/table_catalog.h"
@@ -23,6 +25,7 @@ class Preflight {
       connect(shard);
     }
     if (sessions_.size() == config_.shards.size()) {
+      find_members();
       check_tables();
     }
     return std::move(findings_);
@@ -132,6 +135,27 @@ class Preflight {
     return config_.has_journal() ? config_.journal_index() : 0;
   }
 
+  // A shard that has not been added yet, or no longer belongs to the cluster, may have any tables.
+  void find_members() {
+    std::optional<Manifest> manifest;
+    try {
+      if (installed_ && config_.has_journal()) {
+        manifest = read_manifest(*sessions_[home()], config_.journal.scope);
+      }
+    } catch (const SqlFailure&) {
+      // The scope has none before its first start.
+    }
+    for (const auto& session : sessions_) {
+      const MemberRow* member = manifest ? manifest->find(session->shard()) : nullptr;
+      if (!manifest || (member != nullptr && member->state != "removed")) {
+        members_.push_back(session.get());
+      } else {
+        add(Severity::kNote, session->shard(), "is no part of the cluster: it gets no keys",
+            "SELECT * FROM collegedb_add_shard('" + session->shard() + "') adds it.");
+      }
+    }
+  }
+
   // As the journal has them; before the first start as the configuration does.
   std::vector<RegisteredTable> tables() {
     ControlSession& journal = *sessions_[home()];
@@ -171,12 +195,12 @@ class Preflight {
 
   void check_table(const RegisteredTable& table) {
     ControlSession& journal = *sessions_[home()];
-    const std::string first = table_shape(*sessions_[0], table.name);
-    for (std::size_t i = 1; i < sessions_.size(); ++i) {
-      if (table_shape(*sessions_[i], table.name) != first) {
-        add(Severity::kError, sessions_[i]->shard(),
+    const std::string first = table_shape(*members_.front(), table.name);
+    for (ControlSession* member : members_) {
+      if (table_shape(*member, table.name) != first) {
+        add(Severity::kError, member->shard(),
             "table " + table.name.qualified + " differs from that of shard \"" +
-                sessions_[0]->shard() + "\"",
+                members_.front()->shard() + "\"",
             "It needs the same columns in the same order on every shard.");
       }
     }
@@ -192,7 +216,7 @@ class Preflight {
     for (const std::string& each : hazards(journal, table, registry_, true)) {
       add(Severity::kWarning, {}, each);
     }
-    for (const auto& session : sessions_) {
+    for (ControlSession* session : members_) {
       if (!table.key_expression.empty() && !is_fenced(*session, config_.journal.scope, table)) {
         add(Severity::kWarning, session->shard(),
             "table " + table.name.qualified + " lacks the insert fence",
@@ -223,6 +247,7 @@ class Preflight {
   const Config& config_;
   std::vector<RegisteredTable> registry_;
   std::vector<std::unique_ptr<ControlSession>> sessions_;
+  std::vector<ControlSession*> members_;  // of these, those that share the tables
   std::vector<Finding> findings_;
   bool installed_ = false;  // on the journal shard
 };

@@ -12,7 +12,8 @@ void Batcher::add(Misplaced key) {
     bucket_ = key.bucket;
     for (auto at = open_.begin(); at != open_.end();) {
       const auto each = at++;
-      if (each->second.keys.size() >= kEnough || each->second.buckets.size() >= kBuckets) {
+      if (each->second.keys.size() >= kEnough || each->second.rows >= kEnoughRows ||
+          each->second.buckets.size() >= kBuckets) {
         close(each);
       }
     }
@@ -23,7 +24,8 @@ void Batcher::add(Misplaced key) {
     batch.buckets.push_back(key.bucket);
   }
   batch.keys.push_back(std::move(key.key));
-  if (batch.keys.size() >= kMost) close(at);
+  batch.rows += key.rows;
+  if (batch.keys.size() >= kMost || batch.rows >= kMostRows) close(at);
 }
 
 void Batcher::finish() {

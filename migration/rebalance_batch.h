@@ -16,6 +16,7 @@ struct RebalanceBatch {
   std::string destination{};
   std::vector<std::string> keys{};
   std::vector<std::int32_t> buckets{};  // of the keys, ascending
+  std::int64_t rows = 0;                // when they were counted; 0 once it was divided
   int tries = 0;
 };
 
@@ -23,8 +24,13 @@ struct RebalanceBatch {
 // and a bucket is fenced once for each destination, unless its keys are too many for one operation.
 class Batcher {
  public:
-  static constexpr std::size_t kEnough = 256;  // keys: then no further bucket
-  static constexpr std::size_t kMost = 1024;   // keys: then the bucket is split
+  // Then no further bucket. Rows that a client changes between copy and cutover are copied again
+  // while writers of the whole operation wait, hence the second.
+  static constexpr std::size_t kEnough = 256;  // keys
+  static constexpr std::int64_t kEnoughRows = 1000;
+  // Then the bucket is split.
+  static constexpr std::size_t kMost = 1024;  // keys
+  static constexpr std::int64_t kMostRows = 4000;
   static constexpr std::size_t kBuckets = 32;
 
   explicit Batcher(std::string group) : group_(std::move(group)) {}

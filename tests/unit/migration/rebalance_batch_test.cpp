@@ -15,11 +15,13 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 // `count` keys of one bucket.
-void add(Batcher& batcher, std::int32_t bucket, const std::string& destination, std::size_t count) {
+void add(Batcher& batcher, std::int32_t bucket, const std::string& destination, std::size_t count,
+         std::int64_t rows = 1) {
   for (std::size_t i = 0; i < count; ++i) {
     batcher.add({.bucket = bucket,
                  .destination = destination,
-                 .key = std::to_string(bucket) + "-" + std::to_string(i)});
+                 .key = std::to_string(bucket) + "-" + std::to_string(i),
+                 .rows = rows});
   }
 }
 
@@ -43,6 +45,24 @@ TEST(BatcherTest, FewBucketsHoweverSmall) {
   ASSERT_THAT(batcher.ready, SizeIs(3));
   EXPECT_THAT(batcher.ready[0].buckets, SizeIs(Batcher::kBuckets));
   EXPECT_THAT(batcher.ready[2].buckets, ElementsAre(64, 65));
+}
+
+TEST(BatcherTest, ManyRowsAreEnoughToo) {
+  Batcher batcher("g");
+  for (std::int32_t bucket = 0; bucket < 5; ++bucket) add(batcher, bucket, "b", 10, 60);
+  batcher.finish();
+  ASSERT_THAT(batcher.ready, SizeIs(3));
+  EXPECT_THAT(batcher.ready[0].buckets, ElementsAre(0, 1));
+  EXPECT_EQ(batcher.ready[0].rows, 1200);
+}
+
+TEST(BatcherTest, ABucketOfManyRowsIsSplit) {
+  Batcher batcher("g");
+  add(batcher, 3, "b", 9, Batcher::kMostRows / 2);
+  batcher.finish();
+  ASSERT_THAT(batcher.ready, SizeIs(5));
+  for (const RebalanceBatch& batch : batcher.ready) EXPECT_THAT(batch.buckets, ElementsAre(3));
+  EXPECT_THAT(batcher.ready[4].keys, SizeIs(1));
 }
 
 TEST(BatcherTest, ALargeBucketIsSplitAndDestinationsAreApart) {
