@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <thread>
 
 namespace collegedb::migration {
 namespace {
@@ -129,6 +130,37 @@ TopologyLock::~TopologyLock() {
   try {
     journal_.run("SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended($1, 0))",
                  {key_});
+  } catch (const SqlFailure&) {
+    // The connection is gone, and the lock with it.
+  }
+}
+
+MembersLock::MembersLock(ControlSession& journal, Mode mode)
+    : journal_(journal), suffix_(mode == Mode::kShared ? "_shared" : "") {
+  // Asked for again and again: a statement that waited would hold a snapshot, and CREATE INDEX
+  // CONCURRENTLY, whose coordinator has the lock, waits for every older snapshot.
+  const auto deadline = std::chrono::steady_clock::now() + kMembersPatience;
+  while (!journal_
+              .run("SELECT pg_catalog.pg_try_advisory_lock" + std::string(suffix_) +
+                   "(pg_catalog.hashtextextended('collegedb:members', 0))")
+              .boolean(0, 0)) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw SqlFailure(
+          make_error("55006",
+                     mode == Mode::kShared ? "a shard is being added"
+                                           : "a schema change is on its way from shard to shard",
+                     "Try again when it has ended."),
+          journal_.shard());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+MembersLock::~MembersLock() {
+  if (!journal_.idle()) return;  // a session that ends frees it
+  try {
+    journal_.run("SELECT pg_catalog.pg_advisory_unlock" + std::string(suffix_) +
+                 "(pg_catalog.hashtextextended('collegedb:members', 0))");
   } catch (const SqlFailure&) {
     // The connection is gone, and the lock with it.
   }

@@ -2,6 +2,7 @@
 // Whatever places keys or makes a shard a member changes through here. Background threads only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -86,6 +87,26 @@ class TopologyLock {
   ControlSession& journal_;
   std::string key_;
   bool held_ = false;
+};
+
+// How long MembersLock is waited for.
+inline constexpr std::chrono::seconds kMembersPatience{30};
+
+// Held while a schema change goes from shard to shard in transactions of its own (kShared), and
+// while a new shard gets its schema (kExclusive): it would miss what has passed the shard it is
+// copied from. Session level, in the session given; freed on destruction. REQUIRES: the session
+// outlives it. Throws SqlFailure (55006).
+class MembersLock {
+ public:
+  enum class Mode { kShared, kExclusive };
+  MembersLock(ControlSession& journal, Mode mode);
+  ~MembersLock();
+  MembersLock(const MembersLock&) = delete;
+  MembersLock& operator=(const MembersLock&) = delete;
+
+ private:
+  ControlSession& journal_;
+  const char* suffix_;
 };
 
 // Held while tables and their schema must stay as they are: changes of the registry and schema

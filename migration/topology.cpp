@@ -65,6 +65,7 @@ class Change {
     next.shards.push_back(out_.shard);
     if (!next.weights.empty()) next.weights.emplace_back("1");
     if (dry_run_) return rehearsed(next);
+    const MembersLock members(journal_, MembersLock::Mode::kExclusive);
     const RegistryLock registry(journal_);
     if (newcomer) newcomer->prepare(options_.stubs);
     did("prepared");

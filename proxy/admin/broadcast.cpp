@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "migration/cluster.h"
+#include "migration/manifest.h"
 #include "migration/registry.h"
 #include "migration/schema_change.h"
 #include "migration/sequences.h"
@@ -307,6 +308,7 @@ Done broadcast(const Config& config, const session::Broadcast& statement,
         return shard_by_shard(config, statement, context);
       }
       ControlSession journal(config.shards[config.journal_index()], patient());
+      const migration::MembersLock members(journal, migration::MembersLock::Mode::kShared);
       return shard_by_shard(migration::member_config(journal, config), statement, context);
     }
     if (config.shards.size() == 1) {

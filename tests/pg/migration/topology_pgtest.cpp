@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "migration/fence_raise.h"
+#include "proxy/admin/broadcast.h"
 #include "routing/route.h"
 #include "routing/snapshot_reader.h"
 #include "tests/pg/migration/topology_fixture.h"
@@ -453,6 +454,36 @@ TEST_F(TopologyTest, ACheckComparesMembersAlone) {
   tell(1, "ALTER TABLE users ADD COLUMN past_the_proxy int");
   tell(2, "CREATE TABLE users (other text)");
   EXPECT_EQ(found("differs from"), "sb ");
+}
+
+TEST_F(TopologyTest, ANewShardMissesNoIndexThatIsBeingBuilt) {
+  open();
+  auto holder = session(0);
+  holder->run("BEGIN");
+  holder->run("UPDATE users SET name = name WHERE id = 1");  // the index waits for it
+  std::thread builder([this] {
+    Config alone = config;
+    alone.shards.resize(1);
+    const auto done = admin::broadcast(
+        alone, {.sql = "CREATE INDEX CONCURRENTLY late ON users (name)", .transactional = false},
+        {}, nullptr);
+    EXPECT_TRUE(done.has_value()) << done.error().message;
+  });
+  while (ask(0, "SELECT to_regclass('late') IS NULL") == "t") {
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  std::atomic<bool> added = false;
+  std::thread adder([this, &added] {
+    const auto done = add("sb");
+    EXPECT_TRUE(done.has_value()) << done.error().message;
+    added = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_FALSE(added);
+  holder->run("COMMIT");
+  builder.join();
+  adder.join();
+  EXPECT_EQ(ask(1, "SELECT count(*) FROM pg_catalog.pg_indexes WHERE indexname = 'late'"), "1");
 }
 
 TEST_F(TopologyTest, OnlyOneChangeAtATime) {
