@@ -23,9 +23,9 @@ BEGIN
   PERFORM 1 FROM collegedb.manifest m JOIN collegedb.shards s ON s.scope = m.scope
     WHERE m.scope = in_scope AND m.generation = in_generation AND m.placement = 'mapped'
     AND s.shard = in_shard AND s.state <> 'removed';
-  IF NOT FOUND OR (in_strategy IS NOT NULL AND NOT in_shard = ANY (
-      (SELECT e.shards FROM collegedb.epochs e WHERE e.scope = in_scope AND e.state = 'active'
-       ORDER BY e.id DESC LIMIT 1))) THEN
+  IF NOT FOUND OR (in_strategy IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM (SELECT e.shards FROM collegedb.epochs e WHERE e.scope = in_scope
+       AND e.state = 'active' ORDER BY e.id DESC LIMIT 1) n WHERE in_shard = ANY (n.shards))) THEN
     RAISE EXCEPTION 'the topology has changed meanwhile' USING ERRCODE = 'CDB01';
   END IF;
   -- In one order everywhere: two callers with keys in common never wait for each other in a circle.
