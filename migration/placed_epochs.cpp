@@ -45,6 +45,10 @@ bool PlacedEpochs::places(std::string_view key, std::string_view shard, bool any
   return false;
 }
 
+bool PlacedEpochs::agree_on(std::string_view key) const {
+  return routing::candidates(snapshot_, key).size() == 1;
+}
+
 // The scores are columns of a sub-select that the planner does not flatten: each is computed once.
 std::string PlacedEpochs::owner_sql(const std::string& key) const {
   const routing::Epoch& epoch = snapshot_.epochs.front();

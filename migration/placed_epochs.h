@@ -21,6 +21,8 @@ class PlacedEpochs {
   [[nodiscard]] const std::string& owner(std::string_view key) const;
   // Whether the shard is the key's owner under the newest epoch, or under any of them.
   [[nodiscard]] bool places(std::string_view key, std::string_view shard, bool any) const;
+  // Whether the key has one owner under all of them.
+  [[nodiscard]] bool agree_on(std::string_view key) const;
 
   // SQL expression of the owner's name under the newest epoch. `key` is an expression of type text
   // that is named more than once. Empty for a placement that SQL on a shard cannot evaluate.

@@ -302,13 +302,15 @@ class Prune {
 
   // Of keys that will have this owner alone: nobody looks for them elsewhere any more, and a
   // tombstone would lead away from where they are to be. Those without rows may have one from a
-  // time when another epoch was newer; those with rows have none.
+  // time when another epoch was newer; those with rows have none. What an import has planted leads
+  // to rows, whether or not it came to write the exception.
   void forget_tombstones(const ShardConfig& shard, const std::vector<EpochRow>& rest,
                          const MovedKeys& moved) {
     ControlSession session(shard, topology_session());
     session.set_statement_timeout(milliseconds{0});
     std::string sql =
-        "DELETE FROM collegedb.retired r WHERE r.scope = $1 AND NOT EXISTS (SELECT 1"
+        "DELETE FROM collegedb.retired r WHERE r.scope = $1"
+        " AND NOT pg_catalog.starts_with(r.op, 'import:') AND NOT EXISTS (SELECT 1"
         " FROM ROWS FROM (pg_catalog.unnest($2::pg_catalog.text[]),"
         " pg_catalog.unnest($3::pg_catalog.text[])) e (grp, key)"
         " WHERE e.grp = r.grp AND e.key = r.key)";
