@@ -48,6 +48,16 @@ std::string_view type_name(std::uint32_t oid) {
 constexpr std::array kOp{Argument{"op", kText, true}};
 constexpr std::array kSql{Argument{"sql", kText, true}};
 constexpr std::array kTable{Argument{"table", kText, true}};
+constexpr std::array kImport{Argument{"table", kText, true},
+                             Argument{"dry_run", kBool, false, "false"}};
+constexpr std::array kImportColumns{Column{"examined", kInt8}, Column{"mapped", kInt8},
+                                    Column{"conflicts", kJsonb}};
+constexpr std::array kLookup{Argument{"key", kText, true}, Argument{"table", kText, true},
+                             Argument{"lookup", kTextArray, true}};
+constexpr std::array kLookupColumns{Column{"key"}, Column{"changed", kInt8},
+                                    Column{"lookups", kTextArray}};
+constexpr std::array kLookups{Argument{"key", kText, true}, Argument{"table", kText, true}};
+constexpr std::array kLookupsColumns{Column{"key"}, Column{"lookup"}};
 constexpr std::array kKeyAndTable{Argument{"key", kText, true}, Argument{"table"}};
 constexpr std::array kReassign{Argument{"key", kText, true}, Argument{"shard", kText, true},
                                Argument{"table"},
@@ -114,6 +124,15 @@ constexpr std::array kRebalance{
 constexpr std::array kRebalanceColumns{Column{"examined", kInt8}, Column{"agreed", kInt8},
                                        Column{"moved", kInt8}, Column{"failed", kInt8},
                                        Column{"failures", kJsonb}};
+constexpr std::array kReconcile{Argument{"max_rows", kInt4}, Argument{"verify_tables", kTextArray},
+                                Argument{"repair", kBool, false, "false"},
+                                Argument{"prune_verified", kBool, false, "false"}};
+constexpr std::array kReconcileColumns{
+    Column{"examined", kInt8},         Column{"routing_agreed", kInt8},
+    Column{"record_verified", kInt8},  Column{"record_missing_count", kInt8},
+    Column{"record_unchecked", kInt8}, Column{"disagreeing_count", kInt8},
+    Column{"missing_keys", kJsonb},    Column{"disagreeing_keys", kJsonb},
+    Column{"repaired", kInt8},         Column{"pruned", kInt8}};
 constexpr std::array kStateColumns{Column{"state"}};
 constexpr std::array kPoolColumns{Column{"shard"},           Column{"worker", kInt4},
                                   Column{"size", kInt4},     Column{"connecting", kInt4},
@@ -170,11 +189,21 @@ constexpr std::array kEntries{
     Entry{{"collegedb_hot_keys", kHotKeys, kHotKeyColumns, false,
            "the keys this process is asked for most, and their sizes"},
           &hot_keys},
+    Entry{{"collegedb_import", kImport, kImportColumns, true,
+           "brings keys that are not where routing looks into the directory"},
+          &import},
     Entry{{"collegedb_local_table", kTable, kTableColumns, true,
            "the table lives whole on the journal shard"},
           &local_table},
     Entry{{"collegedb_locate", kKeyAndTable, kLocateColumns, false, "the shard that owns a key"},
           &locate},
+    Entry{{"collegedb_lookup_add", kLookup, kLookupColumns, true, "gives a key secondary names"},
+          &lookup_add},
+    Entry{{"collegedb_lookup_remove", kLookup, kLookupColumns, true,
+           "takes secondary names of a key away"},
+          &lookup_remove},
+    Entry{{"collegedb_lookups", kLookups, kLookupsColumns, false, "the secondary names of a key"},
+          &lookups},
     Entry{{"collegedb_migration_status", kKeyAndTable, kStatusColumns, false,
            "the latest move of a key"},
           &migration_status},
@@ -195,6 +224,9 @@ constexpr std::array kEntries{
     Entry{{"collegedb_rebalance", kRebalance, kRebalanceColumns, true,
            "moves keys to the shards that placement gives them now"},
           &rebalance},
+    Entry{{"collegedb_reconcile", kReconcile, kReconcileColumns, true,
+           "compares the ledger of allocations with the directory and the rows"},
+          &reconcile},
     Entry{{"collegedb_recover",
            {},
            kRecoverColumns,

@@ -56,6 +56,13 @@ Reply resume_moves(Services&, const Arguments&, const session::SessionContext&);
 Reply add_shard(Services&, const Arguments&, const session::SessionContext&);
 Reply drain_shard(Services&, const Arguments&, const session::SessionContext&);
 Reply remove_shard(Services&, const Arguments&, const session::SessionContext&);
+// directory.cpp
+Reply import(Services&, const Arguments&, const session::SessionContext&);
+Reply lookup_add(Services&, const Arguments&, const session::SessionContext&);
+Reply lookup_remove(Services&, const Arguments&, const session::SessionContext&);
+Reply lookups(Services&, const Arguments&, const session::SessionContext&);
+// reconcile.cpp
+Reply reconcile(Services&, const Arguments&, const session::SessionContext&);
 // prune.cpp
 Reply prune_epochs(Services&, const Arguments&, const session::SessionContext&);
 // placement.cpp

@@ -6,7 +6,7 @@
 #include "migration/rebalance.h"
 #include "migration/topology.h"
 #include "proxy/admin/handlers.h"
-#include "proxy/admin/key_space.h"
+#include "proxy/admin/key_names.h"
 #include "proxy/admin/two_phase.h"
 
 namespace collegedb::admin {
@@ -63,7 +63,7 @@ Result<routing::GroupKey> newest_key(Services& services, const std::string& key,
                                      const std::optional<std::string>& table,
                                      const session::SessionContext& context) {
   const auto snapshot = services.store.refresh(services.store.current()->version, kRefresh);
-  return key_meant(*snapshot, key, table, context.search_path);
+  return key_called(services, *snapshot, key, table, context.search_path);
 }
 
 std::string json(const std::vector<migration::RecoveryFailure>& failures) {

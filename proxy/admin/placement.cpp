@@ -1,7 +1,7 @@
 // collegedb_locate and collegedb_explain: what this process would do, by its newest snapshot.
 #include "parser/analyze.h"
 #include "proxy/admin/handlers.h"
-#include "proxy/admin/key_space.h"
+#include "proxy/admin/key_names.h"
 #include "routing/explain.h"
 #include "routing/route.h"
 
@@ -32,7 +32,8 @@ Reply locate(Services& services, const Arguments& arguments,
   }
   // As the journal has it now, if it answers.
   const auto snapshot = services.store.refresh(services.store.current()->version, kRefresh);
-  const auto key = key_meant(*snapshot, *text, arguments.text(1), context.search_path);
+  const auto key = key_called(services, *snapshot, *text, arguments.text(1), context.search_path,
+                              WithoutJournal::kAsKey);
   if (key.has_error()) {
     return key.error();
   }
