@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <set>
 #include <thread>
 #include <utility>
 
-#include "routing/hash.h"
+#include "migration/key_fence.h"
 
 namespace collegedb::migration {
 namespace {
@@ -28,12 +27,6 @@ StepFailure refused(const std::vector<Problem>& problems) {
   return {Event::kRefused,
           make_error(problems.front().code, text,
                      slots ? "Set max_prepared_transactions to at least 16 and restart it." : "")};
-}
-
-std::vector<std::int32_t> buckets_of(const Unit& unit) {
-  std::set<std::int32_t> out;
-  for (const std::string& key : unit.keys) out.insert(routing::gate_bucket(unit.group, key));
-  return {out.begin(), out.end()};
 }
 
 // Time that is left of a budget for several waits.
@@ -291,7 +284,7 @@ Event Mover::fence() {
   Shard* first = &parts_.source;
   Shard* second = &parts_.destination;
   if (second->name() < first->name()) std::swap(first, second);
-  const std::vector<std::int32_t> buckets = buckets_of(record_.unit);
+  const std::vector<std::int32_t> buckets = buckets_of(record_.unit.group, record_.unit.keys);
   const Budget budget(parts_.clock, options_.lock_budget);
   first->lock_sweep(budget.left());
   second->lock_sweep(budget.left());

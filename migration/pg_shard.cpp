@@ -3,13 +3,12 @@
 #include <libpq-fe.h>
 
 #include <algorithm>
-#include <span>
 #include <thread>
 #include <utility>
 
 #include "migration/group_catalog.h"
 #include "migration/journal.h"
-#include "proxy/session/guard.h"
+#include "migration/key_fence.h"
 
 namespace collegedb::migration {
 namespace {
@@ -24,13 +23,6 @@ std::string text(std::int64_t value) {
   return std::to_string(value);
 }
 
-// Text form of an int[].
-std::string array_of(std::span<const std::int32_t> items) {
-  std::string out = "{";
-  for (const std::int32_t item : items) out += (out.size() > 1 ? "," : "") + text(item);
-  return out + "}";
-}
-
 StepFailure refused(ErrorCode code, std::string_view what) {
   return {Event::kRefused, make_error(code, what)};
 }
@@ -39,7 +31,8 @@ std::string conflict_text(const std::string& shard) {
   return "shard \"" + shard + "\" already has rows of the key";
 }
 
-// "table=rows:hash:hash;" of each digest row.
+}  // namespace
+
 Digest digest_of(const MovePlan& plan, const Rows& rows) {
   Digest out;
   for (std::size_t i = 0; i < plan.tables.size(); ++i) {
@@ -53,8 +46,6 @@ Digest digest_of(const MovePlan& plan, const Rows& rows) {
   }
   return out;
 }
-
-}  // namespace
 
 PgShard::PgShard(SessionPool& pool, ShardConfig shard, const std::string& op)
     : pool_(pool), shard_(std::move(shard)), application_name_("collegedb move " + op) {}
@@ -441,33 +432,13 @@ void PgShard::lock_sweep(milliseconds budget) {
   run("LOCK TABLE collegedb.sweep IN ROW EXCLUSIVE MODE");
 }
 
-// The queue first, so that sharers of the gate row cannot pass a waiting mover for ever. Only the
-// first bucket is waited for: a mover that holds one bucket and waits for another could deadlock
-// with a transaction of a client.
 void PgShard::lock_keys(const std::vector<std::int32_t>& buckets, milliseconds budget) {
   wait_at_most(budget);
-  const std::string lock_class = text(session::guard::kLockClass);
-  run("SELECT pg_advisory_xact_lock(" + lock_class + ", $1::int)", {text(buckets.front())});
-  if (buckets.size() > 1) {
-    const Rows missed =
-        run("SELECT bucket FROM unnest($1::int[]) AS bucket"
-            " WHERE NOT pg_try_advisory_xact_lock(" +
-                lock_class + ", bucket) LIMIT 1",
-            {array_of(std::span(buckets).subspan(1))});
-    if (!missed.empty()) {
-      throw StepFailure(Event::kMissed,
-                        make_error("55P03", "bucket " + missed.text(0, 0) + " is in use"));
-    }
-  }
-  // Who holds a gate row has a share of its queue: nobody, now.
-  const Rows rows =
-      run("WITH b AS (UPDATE collegedb.gate SET cutovers = cutovers + 1"
-          " WHERE bucket = ANY ($1::int[]) RETURNING bucket)"
-          " SELECT count(*), nextval('collegedb.cutover_counter') FROM b",
-          {array_of(buckets)});
-  if (rows.int8(0, 0) != static_cast<std::int64_t>(buckets.size())) {
-    throw refused(ErrorCode::kMoveRefused, "collegedb.gate of shard \"" + shard_.name +
-                                               "\" lacks one of the buckets " + array_of(buckets));
+  try {
+    take_key_fence(session(), buckets);
+  } catch (const SqlFailure& failure) {
+    if (failure.error().sqlstate == "55000") throw StepFailure(Event::kRefused, failure.error());
+    throw step_failure(failure);
   }
 }
 

@@ -16,6 +16,9 @@
 
 namespace collegedb::migration {
 
+// The answer to digest_sql, retire_sql or drop_sql of the plan.
+[[nodiscard]] Digest digest_of(const MovePlan& plan, const Rows& rows);
+
 class PgShard final : public Shard {
  public:
   // Takes a session at the first verb. `op` names it, so that recovery can end it. `pool` outlives

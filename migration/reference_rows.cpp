@@ -1,37 +1,11 @@
 #include "migration/reference_rows.h"
 
-#include <libpq-fe.h>
-
-#include <memory>
 #include <utility>
+
+#include "migration/copy_pump.h"
 
 namespace collegedb::migration {
 namespace {
-
-using Result = std::unique_ptr<PGresult, decltype(&PQclear)>;
-
-[[noreturn]] void fail(ControlSession& session, const PGresult* result) {
-  const bool broken = PQstatus(session.native()) != CONNECTION_OK;
-  if (broken || result == nullptr) {
-    throw SqlFailure(make_error(ErrorCode::kShardUnavailable,
-                                "shard \"" + session.shard() + "\" cannot be reached", {},
-                                PQerrorMessage(session.native())),
-                     session.shard(), true);
-  }
-  throw SqlFailure(error_of(result), session.shard());
-}
-
-void expect(ControlSession& session, ExecStatusType status, const Result& result) {
-  if (PQresultStatus(result.get()) != status) fail(session, result.get());
-}
-
-// The result after the data; takes everything behind it.
-Result finish(ControlSession& session) {
-  Result done(PQgetResult(session.native()), &PQclear);
-  Result rest(PQgetResult(session.native()), &PQclear);
-  while (rest) rest.reset(PQgetResult(session.native()));
-  return done;
-}
 
 // Columns that are not computed by the server; "" for a table without any.
 std::string column_list(ControlSession& session, const TableName& table) {
@@ -49,27 +23,8 @@ void copy_table(ControlSession& source, ControlSession& destination, const Table
   const std::string columns = column_list(source, table);
   if (columns.empty()) return;
   // A query, so that partitions and children come along.
-  const Result out(
-      PQexec(source.native(),
-             ("COPY (SELECT " + columns + " FROM " + table.qualified + ") TO STDOUT").c_str()),
-      &PQclear);
-  expect(source, PGRES_COPY_OUT, out);
-  const Result in(PQexec(destination.native(),
-                         ("COPY " + table.qualified + " (" + columns + ") FROM STDIN").c_str()),
-                  &PQclear);
-  expect(destination, PGRES_COPY_IN, in);
-  char* bytes = nullptr;
-  int length = 0;
-  while ((length = PQgetCopyData(source.native(), &bytes, 0)) > 0) {
-    const std::unique_ptr<char, decltype(&PQfreemem)> owned(bytes, &PQfreemem);
-    if (PQputCopyData(destination.native(), bytes, length) != 1) fail(destination, nullptr);
-  }
-  const char* broken = length == -2 ? "the source failed" : nullptr;
-  if (PQputCopyEnd(destination.native(), broken) != 1) fail(destination, nullptr);
-  const Result read = finish(source);
-  const Result written = finish(destination);
-  expect(source, PGRES_COMMAND_OK, read);
-  expect(destination, PGRES_COMMAND_OK, written);
+  pump(source, "COPY (SELECT " + columns + " FROM " + table.qualified + ") TO STDOUT", destination,
+       "COPY " + table.qualified + " (" + columns + ") FROM STDIN");
 }
 
 // Foreign keys and triggers of the shard itself: its rows are copies of rows that passed them.
