@@ -193,19 +193,24 @@ std::string where(const TablePlan& table, const std::string& alias = {}) {
 
 constexpr int kDigestColumns = 4;  // rows, hash, hash, bytes
 
-// SHA-256 over the binary form of the row, summed as two 64-bit numbers: order does not matter,
-// and equal rows do not cancel out.
+// SHA-256 over the bytes of each row, summed as two 64-bit numbers: order does not matter, and
+// equal rows do not cancel out.
+std::string digest_of_bytes(const std::string& bytes, const std::string& from) {
+  return "SELECT count(*), coalesce(sum(('x' || substr(h, 1, 16))::bit(64)::bigint), 0),"
+         " coalesce(sum(('x' || substr(h, 17, 16))::bit(64)::bigint), 0), coalesce(sum(n), 0)"
+         " FROM (SELECT encode(sha256(b), 'hex') AS h, octet_length(b) AS n"
+         " FROM (SELECT " +
+         bytes + " AS b FROM " + from + " OFFSET 0) AS r OFFSET 0) AS s";
+}
+
+// Over the binary form of the row.
 std::string digest_over(const TablePlan& table, const std::string& from) {
   std::string row;
   for (const ColumnShape& column : table.columns) {
     if (!row.empty()) row += ", ";
     row += quote_identifier(column.name) + (column.as_text ? "::text" : "");
   }
-  return "SELECT count(*), coalesce(sum(('x' || substr(h, 1, 16))::bit(64)::bigint), 0),"
-         " coalesce(sum(('x' || substr(h, 17, 16))::bit(64)::bigint), 0), coalesce(sum(n), 0)"
-         " FROM (SELECT encode(sha256(b), 'hex') AS h, octet_length(b) AS n"
-         " FROM (SELECT record_send(ROW(" +
-         row + ")) AS b FROM " + from + " OFFSET 0) AS r OFFSET 0) AS s";
+  return digest_of_bytes("record_send(ROW(" + row + "))", from);
 }
 
 // The statement of each table as one row of one answer, in plan order.
@@ -219,21 +224,9 @@ std::string in_order(const MovePlan& plan, Make make) {
   return out + " ORDER BY " + std::to_string(kDigestColumns + 1);
 }
 
-// Every value as its own text: exact for every type, which to_jsonb is not.
 std::string archived(const TablePlan& table, const std::string& op, const std::string& from) {
-  std::string names;
-  std::string values;
-  for (const ColumnShape& column : table.columns) {
-    if (!names.empty()) {
-      names += ", ";
-      values += ", ";
-    }
-    names += quote_literal(column.name);
-    values += quote_identifier(column.name) + "::text";
-  }
   return "INSERT INTO collegedb.archive (op, table_name, row) SELECT " + quote_literal(op) + ", " +
-         quote_literal(table.label) + ", jsonb_object(ARRAY[" + names + "]::text[], ARRAY[" +
-         values + "]::text[]) FROM " + from;
+         quote_literal(table.label) + ", " + kept_form(table) + " FROM " + from;
 }
 
 // One statement, so that foreign keys between the tables are looked at when all rows are gone.
@@ -264,6 +257,35 @@ std::string join_columns(const ForeignKey& key, const std::string& referenced,
 }
 
 }  // namespace
+
+std::string kept_form(const TablePlan& table) {
+  std::string names;
+  std::string values;
+  for (const ColumnShape& column : table.columns) {
+    if (!names.empty()) {
+      names += ", ";
+      values += ", ";
+    }
+    names += quote_literal(column.name);
+    values += quote_identifier(column.name) + "::text";
+  }
+  return "jsonb_object(ARRAY[" + names + "]::text[], ARRAY[" + values + "]::text[])";
+}
+
+// The key of an archived row is read as routing reads that of a live one.
+std::string archive_of(const TablePlan& table, const std::string& op,
+                       const std::vector<std::string>& keys) {
+  const std::string all = "(SELECT row, row ->> " + quote_literal(table.table.key_column) +
+                          " AS literal FROM collegedb.archive WHERE op = " + quote_literal(op) +
+                          " AND table_name = " + quote_literal(table.label) + " OFFSET 0) AS kept";
+  if (keys.empty()) return all;
+  return all + " WHERE (" + table.sought_expression + ") = ANY (" +
+         quote_literal(array_text(keys)) + "::text[])";
+}
+
+std::string row_condition(const TablePlan& table) {
+  return where(table);
+}
 
 MovePlan plan_of(const Unit& unit, const GroupCatalog& side) {
   MovePlan plan{.foreign_keys = side.foreign_keys, .replica_role = side.replica_role};
@@ -327,6 +349,49 @@ std::string retire_sql(const MovePlan& plan, const std::string& op) {
 
 std::string drop_sql(const MovePlan& plan) {
   return delete_all(plan, nullptr);
+}
+
+std::string present_sql(const TablePlan& table) {
+  return "SELECT DISTINCT " + table.key_expression + " FROM " + table.qualified + " WHERE " +
+         where(table);
+}
+
+std::string archive_digest_sql(const TablePlan& table, const std::string& op,
+                               const std::vector<std::string>& keys) {
+  return digest_of_bytes("convert_to(row::text, 'UTF8')", archive_of(table, op, keys));
+}
+
+std::string text_digest_sql(const TablePlan& table) {
+  return digest_of_bytes("convert_to((" + kept_form(table) + ")::text, 'UTF8')",
+                         table.qualified + " WHERE " + where(table));
+}
+
+std::string archive_out_sql(const TablePlan& table, const std::string& op,
+                            const std::vector<std::string>& keys) {
+  std::string values;
+  for (const ColumnShape& column : table.columns) {
+    if (column.generated) continue;
+    values += (values.empty() ? "row ->> " : ", row ->> ") + quote_literal(column.name);
+  }
+  return "COPY (SELECT " + values + " FROM " + archive_of(table, op, keys) + ") TO STDOUT";
+}
+
+std::string archive_in_sql(const TablePlan& table) {
+  return "COPY " + table.qualified + " (" + column_list(table, false) + ") FROM STDIN";
+}
+
+std::string archive_unlike_sql(const MovePlan& plan, const std::string& op) {
+  std::string known;
+  for (const TablePlan& table : plan.tables) {
+    if (table.internal) continue;
+    std::vector<std::string> names;
+    for (const ColumnShape& column : table.columns) names.push_back(column.name);
+    const std::string columns = quote_literal(array_text(names)) + "::text[]";
+    known += (known.empty() ? "" : " OR ") + ("(table_name = " + quote_literal(table.label)) +
+             " AND row ?& " + columns + " AND row - " + columns + " = '{}'::jsonb)";
+  }
+  return "SELECT table_name FROM collegedb.archive WHERE op = " + quote_literal(op) + " AND NOT (" +
+         (known.empty() ? "false" : known) + ") LIMIT 1";
 }
 
 std::string count_sql(const TablePlan& table) {

@@ -130,6 +130,8 @@ struct Preflight {
 [[nodiscard]] std::string count_sql(const TablePlan& table);
 // Rows of all tables that are not internal.
 [[nodiscard]] std::string count_sql(const MovePlan& plan);
+// Canonical keys of the unit that have rows of the table.
+[[nodiscard]] std::string present_sql(const TablePlan& table);
 // One row when a row of the unit references what is not there; locks what is.
 [[nodiscard]] std::string dangling_sql(const TablePlan& referencing, const ForeignKey& key);
 // One row when a row outside of the unit references a row of it.
@@ -140,5 +142,26 @@ struct Preflight {
 [[nodiscard]] std::string unlike_sql(const MovePlan& plan, const std::vector<std::string>& keys);
 // The label of a table that has rows which routing calls by one of the keys. Reads whole tables.
 [[nodiscard]] std::string unseen_sql(const MovePlan& plan, const std::vector<std::string>& keys);
+
+// SQL expression (jsonb) of a live row as the archive keeps it: every value as its own text, exact
+// for every type, which to_jsonb is not.
+[[nodiscard]] std::string kept_form(const TablePlan& table);
+// Relation with a column `row` for FROM. `keys` as below.
+[[nodiscard]] std::string archive_of(const TablePlan& table, const std::string& op,
+                                     const std::vector<std::string>& keys);
+// Condition of the plan's rows.
+[[nodiscard]] std::string row_condition(const TablePlan& table);
+// The archive of a table: rows that operation `op` took away, those of `keys` alone unless empty.
+// Both digests are of the text form in which the archive keeps rows, and compare with each other
+// only: "rows, hash, hash, bytes".
+[[nodiscard]] std::string archive_digest_sql(const TablePlan& table, const std::string& op,
+                                             const std::vector<std::string>& keys);
+[[nodiscard]] std::string text_digest_sql(const TablePlan& table);
+// Out of the archive, into the table: COPY of the columns as text.
+[[nodiscard]] std::string archive_out_sql(const TablePlan& table, const std::string& op,
+                                          const std::vector<std::string>& keys);
+[[nodiscard]] std::string archive_in_sql(const TablePlan& table);
+// One row when the archive has a row of the operation that is not of the plan's tables and columns.
+[[nodiscard]] std::string archive_unlike_sql(const MovePlan& plan, const std::string& op);
 
 }  // namespace collegedb::migration

@@ -27,7 +27,8 @@ constexpr std::array kShardSteps{Step{1, sql::kShard}, Step{2, sql::kShard2}, St
                                  Step{4, sql::kShard4}};
 constexpr std::array kJournalSteps{Step{1, sql::kJournal}, Step{2, sql::kJournal2},
                                    Step{3, sql::kJournal3}};
-constexpr std::array kMovesSteps{Step{1, sql::kMoves}, Step{2, sql::kMoves2}};
+constexpr std::array kMovesSteps{Step{1, sql::kMoves}, Step{2, sql::kMoves2},
+                                 Step{3, sql::kMoves3}};
 constexpr Component kShard{"shard", kShardSteps};
 constexpr Component kJournal{"journal", kJournalSteps};
 constexpr Component kMoves{"moves", kMovesSteps};

@@ -111,6 +111,19 @@ constexpr std::array kStatusColumns{Column{"op"},
 constexpr std::array kRecoverColumns{Column{"examined", kInt8}, Column{"committed", kInt8},
                                      Column{"aborted", kInt8},  Column{"released", kInt8},
                                      Column{"skipped", kInt8},  Column{"failed", kJsonb}};
+constexpr std::array kTableAndKey{Argument{"table", kText, true}, Argument{"key"}};
+constexpr std::array kDiffColumns{Column{"path"}, Column{"shard_a"}, Column{"shard_b"},
+                                  Column{"rows_differing", kInt8}};
+constexpr std::array kRepair{Argument{"repair", kBool, false, "false"}};
+constexpr std::array kVerifyColumns{Column{"dangling_ops", kJsonb},
+                                    Column{"ghosts", kJsonb},
+                                    Column{"stranded_archives", kJsonb},
+                                    Column{"stranded_copies", kJsonb},
+                                    Column{"stale_cutovers", kJsonb},
+                                    Column{"repaired", kJsonb},
+                                    Column{"clean", kBool}};
+constexpr std::array kMaxOps{Argument{"max_ops", kInt4}};
+constexpr std::array kPurgeColumns{Column{"purged", kJsonb}, Column{"refused", kJsonb}};
 constexpr std::array kTableColumns{Column{"table"}, Column{"kind"}, Column{"grp"},
                                    Column{"key_column"}, Column{"key_type"}};
 constexpr std::array kLocateColumns{Column{"shard"}, Column{"via"}, Column{"generation", kInt8}};
@@ -180,6 +193,9 @@ constexpr std::array kEntries{
           &cancel_move},
     Entry{{"collegedb_clients", {}, kClientColumns, false, "client connections of this process"},
           &clients},
+    Entry{{"collegedb_diff", kTableAndKey, kDiffColumns, false,
+           "where a reference table differs between shards, or a key's rows from their archive"},
+          &diff},
     Entry{{"collegedb_drain_shard", kShard, kTopologyColumns, true,
            "gives a shard no new keys; the next step before its removal is a rebalance"},
           &drain_shard},
@@ -218,6 +234,9 @@ constexpr std::array kEntries{
     Entry{{"collegedb_prune_epochs", kPrune, kPruneColumns, true,
            "drops the epochs that no row depends on"},
           &prune_epochs},
+    Entry{{"collegedb_purge_retired", kMaxOps, kPurgeColumns, true,
+           "drops the archives of moves that were kept long enough and verified since"},
+          &purge_retired},
     Entry{{"collegedb_reassign", kReassign, kMoveColumns, true,
            "moves a key, with its whole colocation group, to another shard"},
           &reassign},
@@ -239,6 +258,9 @@ constexpr std::array kEntries{
     Entry{{"collegedb_remove_shard", kShard, kTopologyColumns, true,
            "ends the membership of a shard that has nothing any more"},
           &remove_shard},
+    Entry{{"collegedb_restore", kOp, kMoveColumns, true,
+           "moves the keys of a finished move back, with what was written since"},
+          &restore},
     Entry{{"collegedb_resume_moves",
            {},
            kStateColumns,
@@ -250,6 +272,9 @@ constexpr std::array kEntries{
     Entry{{"collegedb_shard_table", kShardTable, kTableColumns, true,
            "splits a table over the shards by a key column"},
           &shard_table},
+    Entry{{"collegedb_verify", kRepair, kVerifyColumns, true,
+           "looks for what moves must not leave behind, and repairs what can be proven"},
+          &verify},
 };
 
 constexpr auto kFunctions = [] {

@@ -48,6 +48,11 @@ Reply reassign(Services&, const Arguments&, const session::SessionContext&);
 Reply recover(Services&, const Arguments&, const session::SessionContext&);
 Reply migration_status(Services&, const Arguments&, const session::SessionContext&);
 Reply cancel_move(Services&, const Arguments&, const session::SessionContext&);
+// evidence.cpp
+Reply diff(Services&, const Arguments&, const session::SessionContext&);
+Reply purge_retired(Services&, const Arguments&, const session::SessionContext&);
+Reply restore(Services&, const Arguments&, const session::SessionContext&);
+Reply verify(Services&, const Arguments&, const session::SessionContext&);
 // rebalance.cpp
 Reply rebalance(Services&, const Arguments&, const session::SessionContext&);
 Reply pause_moves(Services&, const Arguments&, const session::SessionContext&);

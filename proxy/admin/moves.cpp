@@ -7,6 +7,7 @@
 #include "migration/topology.h"
 #include "proxy/admin/handlers.h"
 #include "proxy/admin/key_names.h"
+#include "proxy/admin/move_cells.h"
 #include "proxy/admin/two_phase.h"
 
 namespace collegedb::admin {
@@ -14,14 +15,6 @@ namespace {
 
 constexpr std::chrono::seconds kRefresh{5};
 constexpr std::chrono::seconds kTopologyRound{30};
-
-Result<migration::Runner*> runner_of(Services& services) {
-  if (services.runner == nullptr) {
-    return make_error(ErrorCode::kJournalNotConfigured, "moves need a journal shard",
-                      "Name one as journal.shard in the configuration of every proxy.");
-  }
-  return services.runner;
-}
 
 // Intervals are the server's business.
 Result<std::optional<std::chrono::seconds>> interval(const Config& config,
@@ -44,6 +37,32 @@ Cell rounded(const std::optional<double>& milliseconds) {
   return milliseconds ? cell(std::round(*milliseconds * 1000) / 1000) : Cell{};
 }
 
+std::string json(const std::vector<migration::RecoveryFailure>& failures) {
+  std::string out = "[";
+  for (const migration::RecoveryFailure& each : failures) {
+    out += (out.size() > 1 ? ", " : "") + ("{\"op\": " + json_string(each.op)) +
+           ", \"key\": " + json_string(each.key) + ", \"error\": " + json_string(each.error) + "}";
+  }
+  return out + "]";
+}
+
+}  // namespace
+
+Result<routing::GroupKey> newest_key(Services& services, const std::string& key,
+                                     const std::optional<std::string>& table,
+                                     const session::SessionContext& context) {
+  const auto snapshot = services.store.refresh(services.store.current()->version, kRefresh);
+  return key_called(services, *snapshot, key, table, context.search_path);
+}
+
+Result<migration::Runner*> runner_of(Services& services) {
+  if (services.runner == nullptr) {
+    return make_error(ErrorCode::kJournalNotConfigured, "moves need a journal shard",
+                      "Name one as journal.shard in the configuration of every proxy.");
+  }
+  return services.runner;
+}
+
 std::vector<Cell> cells(const migration::MoveResult& move) {
   return {cell(move.op),
           cell(move.key),
@@ -57,25 +76,6 @@ std::vector<Cell> cells(const migration::MoveResult& move) {
           rounded(move.write_stall_ms),
           rounded(move.duration_ms)};
 }
-
-// By the registry as the journal has it now, if it answers.
-Result<routing::GroupKey> newest_key(Services& services, const std::string& key,
-                                     const std::optional<std::string>& table,
-                                     const session::SessionContext& context) {
-  const auto snapshot = services.store.refresh(services.store.current()->version, kRefresh);
-  return key_called(services, *snapshot, key, table, context.search_path);
-}
-
-std::string json(const std::vector<migration::RecoveryFailure>& failures) {
-  std::string out = "[";
-  for (const migration::RecoveryFailure& each : failures) {
-    out += (out.size() > 1 ? ", " : "") + ("{\"op\": " + json_string(each.op)) +
-           ", \"key\": " + json_string(each.key) + ", \"error\": " + json_string(each.error) + "}";
-  }
-  return out + "]";
-}
-
-}  // namespace
 
 Reply reassign(Services& services, const Arguments& arguments,
                const session::SessionContext& context) {

@@ -46,10 +46,10 @@ TEST(Functions, ThoseThatChangeSomethingAreForAdministrators) {
       open.insert(function.name);
     }
   }
-  EXPECT_EQ(open, (std::set<std::string_view>{"collegedb_clients", "collegedb_explain",
-                                              "collegedb_hot_keys", "collegedb_locate",
-                                              "collegedb_lookups", "collegedb_migration_status",
-                                              "collegedb_pools", "collegedb_servers"}));
+  EXPECT_EQ(open, (std::set<std::string_view>{
+                      "collegedb_clients", "collegedb_diff", "collegedb_explain",
+                      "collegedb_hot_keys", "collegedb_locate", "collegedb_lookups",
+                      "collegedb_migration_status", "collegedb_pools", "collegedb_servers"}));
 }
 
 TEST(Functions, HaveStubsWithTheirSignature) {
