@@ -409,9 +409,10 @@ class Import {
       homes.push_back(keys[i].shard);
       out.push_back(keys[i]);
     }
+    // Like a finder's, they are of no operation.
     session.run(
         "INSERT INTO collegedb.retired (scope, grp, key, op, moved_to)"
-        " SELECT $1, $2, u.k, 'import:' || pg_catalog.gen_random_uuid(), u.s"
+        " SELECT $1, $2, u.k, 'epoch:import:' || pg_catalog.gen_random_uuid(), u.s"
         " FROM ROWS FROM (pg_catalog.unnest($3::pg_catalog.text[]),"
         " pg_catalog.unnest($4::pg_catalog.text[])) u (k, s)",
         {scope(), request_.group, array_text(planted), array_text(homes)});

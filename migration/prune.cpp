@@ -310,7 +310,7 @@ class Prune {
     session.set_statement_timeout(milliseconds{0});
     std::string sql =
         "DELETE FROM collegedb.retired r WHERE r.scope = $1"
-        " AND NOT pg_catalog.starts_with(r.op, 'import:') AND NOT EXISTS (SELECT 1"
+        " AND NOT pg_catalog.starts_with(r.op, 'epoch:import:') AND NOT EXISTS (SELECT 1"
         " FROM ROWS FROM (pg_catalog.unnest($2::pg_catalog.text[]),"
         " pg_catalog.unnest($3::pg_catalog.text[])) e (grp, key)"
         " WHERE e.grp = r.grp AND e.key = r.key)";

@@ -212,6 +212,9 @@ def test_conflicts_are_put_right_and_imported(loaded, place):
     assert done["conflicts"] == {"count": 0, "keys": []}
     assert 0 < done["mapped"] < DOUBLED
     assert first.query("SELECT v FROM bulk WHERE id = 'key-7'") == [(0,)]
+    # Its tombstones are no debris of moves.
+    assert row(first, "SELECT ghosts, stranded_archives FROM collegedb_verify()") == {
+        "ghosts": [], "stranded_archives": []}
 
 
 @pytest.mark.deadline(300)

@@ -114,6 +114,7 @@ TEST_F(ImportTest, AStrayIsAdoptedWhereItIs) {
   EXPECT_EQ(done.conflicts, 0);
   EXPECT_EQ(entry(key), "move sc");
   EXPECT_EQ(tombstone(1, key), "sc");
+  EXPECT_EQ(ask(1, "SELECT op LIKE 'epoch:import:%' FROM collegedb.retired"), "t");
   EXPECT_EQ(writable_at(1, key), 2U);
   EXPECT_EQ(entry(other), "move sa");
   EXPECT_EQ(writable_at(2, other), 0U);
