@@ -4,6 +4,8 @@
 #include <map>
 #include <span>
 
+#include "migration/mappings.h"
+
 namespace collegedb::migration {
 namespace {
 
@@ -139,7 +141,43 @@ std::vector<std::string> with_tombstone(ControlSession& session, const GroupPlac
   return out;
 }
 
+// Keys with rows in the table here that the directory has on another shard: some of them.
+std::vector<std::string> mapped_elsewhere(ControlSession& journal, ControlSession& session,
+                                          const std::string& scope, const RegisteredTable& table) {
+  std::vector<std::string> out;
+  session.run("DECLARE collegedb_census NO SCROLL CURSOR FOR SELECT k FROM " + keys_of(table) +
+              " s");
+  for (;;) {
+    const Rows rows = session.run("FETCH " + std::to_string(kBatch) + " FROM collegedb_census");
+    std::vector<std::string> keys;
+    for (int i = 0; i < rows.size(); ++i) keys.push_back(rows.text(i, 0));
+    if (keys.empty() || !out.empty()) break;
+    for (auto& [key, shard] : read_mappings(journal, scope, table.group, keys)) {
+      if (shard != session.shard()) out.push_back(key);
+    }
+  }
+  session.run("CLOSE collegedb_census");
+  return out;
+}
+
 }  // namespace
+
+Result<void> mapped_census(ControlSession& journal, Cluster& shards, const std::string& scope,
+                           const RegisteredTable& table) {
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    if (auto refused = refuse_null_keys(shards[i], table); refused.has_error()) {
+      return refused.error();
+    }
+    const auto astray = mapped_elsewhere(journal, shards[i], scope, table);
+    if (astray.empty()) continue;
+    return make_error("55000",
+                      "table " + table.name.qualified + " has rows on shard \"" +
+                          shards[i].shard() + "\" of keys that are mapped to other shards",
+                      "Bring the rows of each key to the shard that collegedb_locate() names.",
+                      "Keys: " + listed(astray) + ".");
+  }
+  return {};
+}
 
 Result<GroupPlacement> read_placement(ControlSession& journal, const std::string& scope,
                                       const std::string& group) {

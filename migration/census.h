@@ -29,6 +29,13 @@ struct MisplacedKey {
   std::string shard;  // where its rows are
 };
 
+// The same under mapped placement: rows may be anywhere but where the directory does not have their
+// key. Keys without a mapping are left as they are: they get one when they are written, or by
+// import. Errors: 23502; 55000 keys with rows on another shard than they are mapped to. REQUIRES:
+// writers of the table are kept away.
+[[nodiscard]] Result<void> mapped_census(ControlSession& journal, Cluster& shards,
+                                         const std::string& scope, const RegisteredTable& table);
+
 // Keys of `table` whose rows are not where routing would look, each on exactly one shard.
 // Errors: 23502 rows with a NULL key; 55000 keys with rows on two shards, or that once moved away
 // from where their rows are. REQUIRES: writers of the table are kept away.

@@ -17,9 +17,9 @@ namespace collegedb::migration {
 
 struct KeyPlace {
   routing::ShardId shard = routing::kNoShard;
-  // Rows are there, or (for a write) every older owner now points to it. Otherwise nobody has rows
-  // and `shard` is the newest owner.
+  // The key stays there until a tombstone says otherwise, and its first row is made nowhere else.
   bool settled = false;
+  bool nobody = false;  // has rows: `shard` is as good as any to look on now
 };
 
 // Thread-safe; blocks.

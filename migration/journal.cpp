@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "migration/mappings.h"
 #include "migration/placed_epochs.h"
 
 namespace collegedb::migration {
@@ -208,11 +209,31 @@ Directory PgJournal::directory(const std::string& group, const std::string& key)
   for (int i = 0; i < tables.size(); ++i) {
     out.tables.push_back({tables.text(i, 0), tables.text(i, 1), tables.text(i, 2)});
   }
+  out.mapped = is_mapped();
   const Rows entry =
-      run("SELECT shard FROM collegedb.exceptions WHERE scope = $1 AND grp = $2 AND key = $3",
+      run("SELECT shard FROM collegedb." + std::string(out.mapped ? "mappings" : "exceptions") +
+              " WHERE scope = $1 AND grp = $2 AND key = $3",
           {scope_, group, key});
-  if (!entry.empty()) out.exception = entry.text(0, 0);
+  if (!entry.empty()) out.entry = entry.text(0, 0);
   return out;
+}
+
+std::map<std::string, std::string> PgJournal::mappings(const std::string& group,
+                                                       const std::vector<std::string>& keys) {
+  try {
+    return read_mappings(*session_, scope_, group, keys);
+  } catch (const SqlFailure& failure) {
+    throw StepFailure(Event::kLost, failure.error());
+  }
+}
+
+bool PgJournal::is_mapped() {
+  if (!mapped_) {
+    mapped_ =
+        !run("SELECT 1 FROM collegedb.manifest WHERE scope = $1 AND placement = 'mapped'", {scope_})
+             .empty();
+  }
+  return *mapped_;
 }
 
 bool PgJournal::record(const MoveRecord& record, State state) {
@@ -263,15 +284,35 @@ std::vector<std::string> PgJournal::entries(const std::string& group,
   return out;
 }
 
+std::vector<std::string> PgJournal::unmapped(const Unit& unit) {
+  std::vector<std::string> out;
+  if (!is_mapped()) return out;
+  const auto there = mappings(unit.group, unit.keys);
+  for (const std::string& key : unit.keys) {
+    if (!there.contains(key)) out.push_back(key);
+  }
+  return out;
+}
+
 std::vector<std::string> PgJournal::pinned(const std::string& group,
-                                           const std::vector<std::string>& keys) {
-  return entries(group, keys, "e.kind = 'move'");
+                                           const std::vector<std::string>& keys,
+                                           const std::string& shard) {
+  if (!is_mapped()) return entries(group, keys, "e.kind = 'move'");
+  std::vector<std::string> out;
+  for (const auto& [key, home] : mappings(group, keys)) {
+    if (home != shard) out.push_back(key);
+  }
+  return out;
 }
 
 void PgJournal::publish(const MoveRecord& record) {
   try {
     Transaction transaction(*session_);
-    write_directory(record);
+    if (is_mapped()) {
+      write_mappings(record.unit);
+    } else {
+      write_exceptions(record);
+    }
     const Rows rows =
         run(with_history("UPDATE collegedb.moves SET state = 'published',"
                          " write_stall_ms = coalesce($3::float8, write_stall_ms),"
@@ -290,7 +331,7 @@ void PgJournal::publish(const MoveRecord& record) {
 // some epoch has them, and an entry would keep the next rebalance away.
 // Without any change of entries no version is raised: during a rebalance every process would load
 // its directory many times a second to find it as it was.
-void PgJournal::write_directory(const MoveRecord& record) {
+void PgJournal::write_exceptions(const MoveRecord& record) {
   const Unit& unit = record.unit;
   std::vector<std::string> home;
   std::vector<std::string> away;
@@ -322,6 +363,14 @@ void PgJournal::write_directory(const MoveRecord& record) {
       " SET shard = excluded.shard, kind = 'move', version = excluded.version,"
       " updated_at = clock_timestamp()",
       {scope_, unit.group, array_text(away), unit.destination, manifest.text(0, 0)});
+}
+
+// No version is raised: nobody holds mappings for longer than tombstones lead on from them.
+void PgJournal::write_mappings(const Unit& unit) {
+  run("INSERT INTO collegedb.mappings (scope, grp, key, shard) SELECT $1, $2, k, $4"
+      " FROM unnest($3::text[]) AS k ORDER BY k COLLATE \"C\" ON CONFLICT (scope, grp, key)"
+      " DO UPDATE SET shard = excluded.shard, updated_at = clock_timestamp()",
+      {scope_, unit.group, array_text(unit.keys), unit.destination});
 }
 
 void PgJournal::retire(const MoveRecord& record) {
@@ -413,6 +462,7 @@ ClaimResult PgJournal::claim(const MoveRecord& record) {
       return {.op = taken.text(0, 0), .destination = taken.text(0, 1), .key = taken.text(0, 2)};
     }
     require_open_topology(unit);
+    if (is_mapped()) require_mappings(unit);
     run("WITH m AS (INSERT INTO collegedb.moves (op, scope, state, grp, source, destination, token,"
         " retire_after, rebalance) VALUES ($1, $2, 'claim', $3, $4, $5, $6::bigint,"
         " make_interval(secs => $7::int8), $9) RETURNING op),"
@@ -448,6 +498,23 @@ void PgJournal::require_open_topology(const Unit& unit) {
     throw StepFailure(Event::kRefused,
                       make_error("55006", "epochs are being dropped; no key is moved meanwhile",
                                  "Try again when collegedb.prunes is empty."));
+  }
+}
+
+// With the claims in, nobody else changes the mappings of these keys.
+void PgJournal::require_mappings(const Unit& unit) {
+  const auto there = mappings(unit.group, unit.keys);
+  for (const std::string& key : unit.keys) {
+    const auto found = there.find(key);
+    if (found != there.end() && found->second == unit.source) continue;
+    unlock(unit.op);
+    throw StepFailure(
+        Event::kRefused,
+        found == there.end()
+            ? make_error(ErrorCode::kMappingNotFound, "key " + key + " has no mapping")
+            : make_error(ErrorCode::kMoveRefused, "key " + key + " is mapped to shard \"" +
+                                                      found->second + "\", not to shard \"" +
+                                                      unit.source + "\""));
   }
 }
 

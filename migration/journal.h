@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +23,8 @@ namespace collegedb::migration {
 // What is known of a key before it is claimed.
 struct Directory {
   std::vector<GroupTable> tables;
-  std::optional<std::string> exception;  // shard of the key's entry in the directory
+  bool mapped = false;               // placement: a key without an entry is nowhere yet
+  std::optional<std::string> entry;  // shard of the key's exception or mapping
 };
 
 struct ClaimResult {
@@ -67,8 +69,12 @@ class PgJournal final : public Journal {
   // is taken before any of it can be seen.
   ClaimResult claim(const MoveRecord& record);
   Directory directory(const std::string& group, const std::string& key);
-  // Of these keys the ones that an operator has put where they are: entries of kind 'move'.
-  std::vector<std::string> pinned(const std::string& group, const std::vector<std::string>& keys);
+  // The unit's keys that have no mapping; none under computed placement.
+  std::vector<std::string> unmapped(const Unit& unit);
+  // Of these keys the ones that a rebalance leaves alone on `shard`: an operator has put them where
+  // they are (exceptions of kind 'move'); under mapped placement those that are mapped elsewhere.
+  std::vector<std::string> pinned(const std::string& group, const std::vector<std::string>& keys,
+                                  const std::string& shard);
   std::vector<std::string> active_operations();
   // Of these, the ones whose lock is free right now.
   std::vector<std::string> orphaned_operations();
@@ -86,14 +92,20 @@ class PgJournal final : public Journal {
  private:
   Rows run(std::string_view sql, std::initializer_list<SqlParameter> parameters);
   void require_open_topology(const Unit& unit);
+  [[nodiscard]] bool is_mapped();
+  std::map<std::string, std::string> mappings(const std::string& group,
+                                              const std::vector<std::string>& keys);
+  void require_mappings(const Unit& unit);
   std::vector<std::string> entries(const std::string& group, const std::vector<std::string>& keys,
                                    std::string_view condition);
-  void write_directory(const MoveRecord& record);
+  void write_exceptions(const MoveRecord& record);
+  void write_mappings(const Unit& unit);
 
   SessionPool& pool_;
   std::string scope_;
   std::unique_ptr<ControlSession> session_;
   std::optional<Lease> lease_;
+  std::optional<bool> mapped_;  // once it is known
 };
 
 }  // namespace collegedb::migration

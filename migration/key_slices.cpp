@@ -9,15 +9,14 @@ namespace {
 
 constexpr std::int64_t kSliceRows = 4'000'000;
 
-// Same as collegedb.bucket(), which is too slow for millions of calls.
+}  // namespace
+
 std::string bucket_sql(const std::string& group, const std::string& key) {
   return "(pg_catalog.hashtextextended((" + quote_literal(group) +
          " OPERATOR(pg_catalog.||) E'\\x01' OPERATOR(pg_catalog.||) " + key +
          ") COLLATE \"C\", 0) & " + std::to_string(routing::kGateBuckets - 1) +
          ")::pg_catalog.int4";
 }
-
-}  // namespace
 
 std::vector<RegisteredTable> present_tables(ControlSession& session,
                                             std::vector<RegisteredTable> tables) {

@@ -10,6 +10,10 @@
 
 namespace collegedb::migration {
 
+// SQL expression of the gate bucket of a key; same as collegedb.bucket(), which is too slow for
+// millions of calls.
+[[nodiscard]] std::string bucket_sql(const std::string& group, const std::string& key);
+
 // Of `tables` those that exist on this shard. Throws SqlFailure.
 [[nodiscard]] std::vector<RegisteredTable> present_tables(ControlSession& session,
                                                           std::vector<RegisteredTable> tables);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "migration/key_slices.h"
 #include "routing/hash.h"
 
 namespace collegedb::migration {
@@ -10,14 +11,6 @@ namespace {
 
 constexpr std::int64_t kSliceRows = 4'000'000;
 constexpr int kFetch = 2000;
-
-// Same as collegedb.bucket(), which is too slow for millions of calls.
-std::string bucket_sql(const std::string& group, const std::string& key) {
-  return "(pg_catalog.hashtextextended((" + quote_literal(group) +
-         " OPERATOR(pg_catalog.||) E'\\x01' OPERATOR(pg_catalog.||) " + key +
-         ") COLLATE \"C\", 0) & " + std::to_string(routing::kGateBuckets - 1) +
-         ")::pg_catalog.int4";
-}
 
 }  // namespace
 
@@ -54,7 +47,7 @@ std::string MisplacedScan::slice_sql() const {
     keys += (keys.empty() ? "SELECT (" : " UNION ALL SELECT (") + table.key_expression +
             ") COLLATE \"C\" AS k FROM " + table.name.qualified;
   }
-  const std::string owner = epochs_.owner_sql("k");
+  const std::string owner = epochs_.home_sql("k", session_->shard());
   const std::string away = "o IS DISTINCT FROM " + quote_literal(session_->shard());
   return "WITH keys AS (SELECT k, pg_catalog.count(*) AS n, " + bucket_sql(group_, "k") +
          " AS b FROM (" + keys + ") AS r WHERE k IS NOT NULL AND " + bucket_sql(group_, "k") +
@@ -109,7 +102,7 @@ std::vector<Misplaced> MisplacedScan::next(ControlSession& session) {
         session_->run("FETCH " + std::to_string(kFetch) + " FROM collegedb_misplaced");
     for (int i = 0; i < rows.size(); ++i) {
       std::string key = rows.text(i, 2);
-      std::string owner = rows.null(i, 1) ? epochs_.owner(key) : rows.text(i, 1);
+      std::string owner = rows.null(i, 1) ? epochs_.home(key, session_->shard()) : rows.text(i, 1);
       if (owner == session_->shard()) {
         ++agreed_in_slice_;
         continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "migration/mappings.h"
 #include "routing/route.h"
 
 namespace collegedb::migration {
@@ -24,16 +25,32 @@ std::string score_sql(const std::string& shard, const std::string& key) {
 }  // namespace
 
 PlacedEpochs::PlacedEpochs(const routing::Snapshot& snapshot) {
+  snapshot_.placement = snapshot.placement;
   snapshot_.shards = snapshot.shards;
   std::copy_if(
       snapshot.epochs.begin(), snapshot.epochs.end(), std::back_inserter(snapshot_.epochs),
       [](const routing::Epoch& epoch) { return epoch.state == routing::EpochState::kActive; });
+  if (snapshot_.placement == routing::Placement::kMapped) {
+    for (routing::Epoch& epoch : snapshot_.epochs) epoch.algorithm = routing::Algorithm::kModulo;
+  }
 }
 
 const std::string& PlacedEpochs::owner(std::string_view key) const {
   static const std::string nobody;
   const ShardId owner = routing::computed_owner(snapshot_, snapshot_.epochs.front(), key);
   return owner < snapshot_.shards.size() ? snapshot_.shards[owner].name : nobody;
+}
+
+std::string PlacedEpochs::home(std::string_view key, std::string_view here) const {
+  const bool stays = snapshot_.placement == routing::Placement::kMapped && !leaves(here);
+  return stays ? std::string(here) : owner(key);
+}
+
+bool PlacedEpochs::leaves(std::string_view here) const {
+  const auto& shards = snapshot_.epochs.front().shards;
+  return snapshot_.placement == routing::Placement::kMapped &&
+         std::none_of(shards.begin(), shards.end(),
+                      [&](ShardId shard) { return snapshot_.shards[shard].name == here; });
 }
 
 bool PlacedEpochs::places(std::string_view key, std::string_view shard, bool any) const {
@@ -50,7 +67,10 @@ bool PlacedEpochs::agree_on(std::string_view key) const {
 }
 
 // The scores are columns of a sub-select that the planner does not flatten: each is computed once.
-std::string PlacedEpochs::owner_sql(const std::string& key) const {
+std::string PlacedEpochs::home_sql(const std::string& key, std::string_view here) const {
+  if (snapshot_.placement == routing::Placement::kMapped && !leaves(here)) {
+    return quote_literal(here);
+  }
   const routing::Epoch& epoch = snapshot_.epochs.front();
   const bool equal = std::all_of(epoch.weights.begin(), epoch.weights.end(),
                                  [&](double weight) { return weight == epoch.weights.front(); });
@@ -83,6 +103,7 @@ PlacedEpochs read_epochs(ControlSession& journal, const std::string& scope) {
       " AND state = 'active' ORDER BY id DESC",
       {scope});
   routing::Snapshot out;
+  if (has_mapped_placement(journal, scope)) out.placement = routing::Placement::kMapped;
   for (int i = 0; i < rows.size(); ++i) {
     routing::Epoch epoch;
     epoch.id = static_cast<std::int32_t>(rows.int8(i, 0));

@@ -5,6 +5,7 @@
 
 #include "migration/cluster.h"
 #include "migration/epoch_census.h"
+#include "migration/mappings.h"
 #include "migration/table_catalog.h"
 #include "migration/topology.h"
 #include "routing/key.h"
@@ -85,6 +86,7 @@ class Prune {
     cluster_ = member_config(journal_, config_);
     read_tables();
     read_epochs();
+    if (has_mapped_placement(journal_, scope())) return drop_unused();
     if (request_.dry_run || epochs_.size() < 2) {
       const MovedKeys moved = read_moved_keys(journal_, scope());
       if (epochs_.size() > 1) count(moved);
@@ -110,6 +112,29 @@ class Prune {
 
   void did(std::string_view step) const {
     if (request_.step) request_.step(step);
+  }
+
+  // Under mapped placement an epoch says who takes new keys, and only the newest one does.
+  PruneResult drop_unused() {
+    decide();
+    if (request_.dry_run || out_.removed.empty()) return std::move(out_);
+    change_manifest(
+        journal_, scope(), Bump::kRevision,
+        [&](ControlSession& journal, const Manifest& before, std::int64_t) {
+          refuse_other_epochs(before);
+          delete_removed(journal);
+        },
+        request_.step);
+    did("dropped");
+    return std::move(out_);
+  }
+
+  void delete_removed(ControlSession& journal) const {
+    std::vector<std::string> ids;
+    for (const int id : out_.removed) ids.push_back(std::to_string(id));
+    journal.run(
+        "DELETE FROM collegedb.epochs WHERE scope = $1 AND id = ANY ($2::pg_catalog.int4[])",
+        {scope(), array_text(ids)});
   }
 
   void finish_interrupted() {
@@ -288,12 +313,7 @@ class Prune {
         journal_, scope(), Bump::kGeneration,
         [&](ControlSession& journal, const Manifest& before, std::int64_t) {
           refuse_other_epochs(before);
-          std::vector<std::string> ids;
-          for (const int id : out_.removed) ids.push_back(std::to_string(id));
-          journal.run(
-              "DELETE FROM collegedb.epochs WHERE scope = $1"
-              " AND id = ANY ($2::pg_catalog.int4[])",
-              {scope(), array_text(ids)});
+          delete_removed(journal);
           forget_hits(journal, rest);
         },
         request_.step);

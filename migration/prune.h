@@ -1,7 +1,8 @@
 // Drops the epochs that no row depends on. Background threads only.
 //
 // A row depends on the newest active epoch whose owner is the shard it sits on, unless the
-// directory has an exception of kind move for its key there. A mapping alone keeps no epoch.
+// directory has an exception of kind move for its key there. A mapping alone keeps no epoch: under
+// mapped placement all but the newest one are dropped, and nothing of what follows is needed.
 //
 // While it runs, no move is claimed, tables and schema stay as they are, and a key's first row is
 // made only where the newest epoch has it (sql/shard_4.sql): so what the census has not found

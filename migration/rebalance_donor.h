@@ -61,9 +61,9 @@ struct Donor {
   int read_failures = 0;  // in a row
   struct Scan {
     std::string group;
-    std::unique_ptr<MisplacedScan> scan;
+    std::unique_ptr<KeyScan> scan;
   };
-  std::deque<Scan> scans;  // one per group, the first is at work
+  std::deque<Scan> scans;  // the first is at work
   std::unique_ptr<Batcher> batcher;
   std::unique_ptr<ControlSession> session;
   struct Waiting {

@@ -4,6 +4,7 @@
 
 #include <exception>
 
+#include "migration/mapped_scan.h"
 #include "migration/mover.h"
 #include "migration/operation.h"
 
@@ -63,7 +64,15 @@ RebalanceWork::RebalanceWork(const RebalanceField& field, const RebalanceRequest
   for (const ShardConfig& source : field.sources) {
     auto donor = std::make_unique<Donor>(source, per_donor_);
     for (const auto& [group, tables] : field.groups) {
-      donor->scans.push_back({group, std::make_unique<MisplacedScan>(field.epochs, group, tables)});
+      auto rows = std::make_unique<MisplacedScan>(field.epochs, group, tables);
+      if (journal == nullptr || !field.epochs.leaves(source.name)) {
+        donor->scans.push_back({group, std::move(rows)});
+        continue;
+      }
+      donor->scans.push_back(
+          {group, std::make_unique<MappedScan>(field.epochs, group, source.name, *journal)});
+      donor->scans.push_back(
+          {group, std::make_unique<UnmappedScan>(std::move(rows), group, *journal)});
     }
     donor->exhausted = donor->scans.empty();
     donors_.push_back(std::move(donor));
@@ -162,7 +171,7 @@ void RebalanceWork::read(Lock& lock, Donor& donor) {
     return;
   }
   const std::string group = donor.scans.front().group;
-  MisplacedScan& scan = *donor.scans.front().scan;
+  KeyScan& scan = *donor.scans.front().scan;
   const std::int64_t examined = scan.examined();
   const std::int64_t agreed = scan.agreed();
   donor.reading = true;
@@ -179,7 +188,7 @@ void RebalanceWork::read(Lock& lock, Donor& donor) {
       std::vector<std::string> keys;
       keys.reserve(found.size());
       for (const Misplaced& each : found) keys.push_back(each.key);
-      for (std::string& key : open_journal(*journal_)->pinned(group, keys)) {
+      for (std::string& key : open_journal(*journal_)->pinned(group, keys, donor.shard.name)) {
         pinned.insert(std::move(key));
       }
     }
@@ -356,7 +365,8 @@ std::vector<std::string> RebalanceWork::still_there(const Donor& donor,
                                                     const RebalanceBatch& batch) const {
   try {
     std::set<std::string> gone;
-    for (std::string& key : open_journal(*journal_)->pinned(batch.group, batch.keys)) {
+    for (std::string& key :
+         open_journal(*journal_)->pinned(batch.group, batch.keys, donor.shard.name)) {
       gone.insert(std::move(key));
     }
     auto session = journal_->sessions->take(donor.shard, {});

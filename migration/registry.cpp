@@ -7,6 +7,7 @@
 
 #include "migration/census.h"
 #include "migration/hazards.h"
+#include "migration/mappings.h"
 #include "migration/reference_rows.h"
 #include "migration/schema_change.h"
 #include "migration/sequences.h"
@@ -252,7 +253,12 @@ Result<RegisteredTable> register_sharded(const Config& config, const TableReques
     return moving.error();
   }
   std::vector<MisplacedKey> exceptions;
-  if (change.shards().size() > 1) {
+  if (has_mapped_placement(change.journal(), change.scope())) {
+    auto sound = mapped_census(change.journal(), change.shards(), change.scope(), table);
+    if (sound.has_error()) {
+      return sound.error();
+    }
+  } else if (change.shards().size() > 1) {
     const auto placement = read_placement(change.journal(), change.scope(), table.group);
     if (placement.has_error()) {
       return placement.error();

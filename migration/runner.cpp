@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "migration/allocator.h"
 #include "migration/finder.h"
 #include "migration/operation.h"
 #include "migration/pg_shard.h"
@@ -62,10 +63,30 @@ PgShard shard_of(const RunnerOptions& options, const std::string& name) {
   return {*options.sessions, *config, "lookup"};
 }
 
+// A key that the directory does not have under mapped placement: where its rows are. Enters it,
+// unless the move is a rehearsal.
+Result<std::string> entered(const RunnerOptions& options, const std::string& group,
+                            const std::string& key, bool rehearsal) {
+  const auto snapshot = options.snapshot();
+  const auto found = Allocator(options).look(
+      *snapshot, {group, key, routing::gate_bucket(group, key), true}, !rehearsal);
+  if (found.has_error()) {
+    const bool stale = found.error().sqlstate == session::guard::kStale;
+    return stale ? make_error(ErrorCode::kStaleTopology, "the topology is changing", "Try again.")
+                 : found.error();
+  }
+  if (!*found) {
+    return make_error(ErrorCode::kMappingNotFound,
+                      "key \"" + key + "\" of group " + group + " has no mapping and no rows",
+                      "A key gets its shard when it is first written.");
+  }
+  return snapshot->shards[(*found)->shard].name;
+}
+
 // Where the key is: the directory's word, then along the tombstones.
 std::string locate(const RunnerOptions& options, const Target& target,
-                   const std::optional<std::string>& exception) {
-  if (const auto snapshot = options.snapshot(); !exception && snapshot) {
+                   const std::optional<std::string>& entry) {
+  if (const auto snapshot = options.snapshot(); !entry && snapshot) {
     const std::string& key = target.unit.keys.front();
     if (routing::candidates(*snapshot, key).size() > 1) {
       // For a write: a key without rows must have one home before it can leave it.
@@ -82,12 +103,12 @@ std::string locate(const RunnerOptions& options, const Target& target,
       return snapshot->shards[found->shard].name;
     }
   }
-  std::string name = exception.value_or(target.computed);
+  std::string name = entry.value_or(target.computed);
   std::set<std::pair<std::string, std::string>> seen;
   for (int hops = 0; hops <= kMaxHops; ++hops) {
     const PgShard::KeyState state = shard_of(options, name).locate(target.unit);
     if (!state.moved_to) {
-      if (state.rows > 0 || exception) return name;
+      if (state.rows > 0 || entry) return name;
       break;
     }
     if (!seen.emplace(name, state.op).second) {
@@ -206,14 +227,19 @@ Result<MoveResult> run_move(const RunnerOptions& options, const Target& target,
     auto journal = open_journal(options);
     MoveRecord record{.unit = target.unit, .token = 1, .rebalance = rebalance};
     Unit& unit = record.unit;
-    const Directory directory = journal->directory(unit.group, unit.keys.front());
+    Directory directory = journal->directory(unit.group, unit.keys.front());
     unit.tables = directory.tables;
     if (unit.tables.empty()) {
       return make_error(ErrorCode::kUnknownTable, "group " + unit.group + " has no sharded table");
     }
+    for (const std::string& key : journal->unmapped(unit)) {
+      auto shard = entered(options, unit.group, key, dry_run);
+      if (shard.has_error()) return shard.error();
+      if (key == unit.keys.front()) directory.entry = *std::move(shard);
+    }
     Target known = target;
     known.unit = unit;
-    unit.source = expected_source ? *expected_source : locate(options, known, directory.exception);
+    unit.source = expected_source ? *expected_source : locate(options, known, directory.entry);
     if (unit.source == unit.destination) return already_there(unit);
     if (dry_run) return rehearse(options, unit);
     unit.op = journal->new_operation_id();
@@ -233,7 +259,7 @@ Result<MoveResult> run_move(const RunnerOptions& options, const Target& target,
       busy.sqlstate = kKeyIsMoving;
       return busy;
     }
-    if (journal->directory(unit.group, unit.keys.front()).exception != directory.exception) {
+    if (journal->directory(unit.group, unit.keys.front()).entry != directory.entry) {
       // It moved between our look and our claim: look again.
       record.error = "the key has moved meanwhile";
       journal->abort(record);

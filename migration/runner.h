@@ -31,8 +31,9 @@ struct RunnerOptions {
   std::size_t journal = 0;  // index into shards
   std::string scope = "default";
   Config::Migration limits;
+  Config::Routing routing{};  // where new keys go under mapped placement
   // The newest snapshot this process has. Only a hint about where a key is, and the source of the
-  // placement; the registry and the exceptions are read again from the journal.
+  // placement; the registry and the directory are read again from the journal.
   std::function<std::shared_ptr<const routing::Snapshot>()> snapshot;
   // Left empty: as COLLEGEDB_FAILPOINTS says.
   std::shared_ptr<Failpoints> failpoints{};

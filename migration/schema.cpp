@@ -196,6 +196,17 @@ void seed_topology(ControlSession& journal, const Config& config) {
   }
 }
 
+// Whoever starts last says where new keys may go.
+void describe_shards(ControlSession& journal, const Config& config) {
+  for (const ShardConfig& shard : config.shards) {
+    journal.run(
+        "UPDATE collegedb.shards SET region = $3, max_size = $4::pg_catalog.int8"
+        " WHERE scope = $1 AND shard = $2 AND (region, max_size) IS DISTINCT FROM"
+        " ($3, $4::pg_catalog.int8)",
+        {config.journal.scope, shard.name, shard.region, std::to_string(shard.max_size)});
+  }
+}
+
 template <class T>
 void value_or_throw(const Result<T>& result, const std::string& shard) {
   if (result.has_error()) {
@@ -229,6 +240,7 @@ void seed(const Config& config) {
     transaction.commit();
   }
   check_placement(journal, config);
+  describe_shards(journal, config);
   if (journal.run("SELECT seeded FROM collegedb.manifest WHERE scope = $1", {config.journal.scope})
           .boolean(0, 0)) {
     return;

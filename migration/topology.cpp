@@ -121,24 +121,14 @@ class Change {
       out_.state = "dry_run";
       return std::move(out_);
     }
-    forget_ways_to();
-    // Whoever is still on such a way, or knows the shard from an older topology, has ended after
-    // it.
-    out_.generation = change_manifest(
-        journal_, scope(), Bump::kGeneration,
-        [&](ControlSession& journal, const Manifest& before, std::int64_t) {
-          refuse_removal(journal, before);
-        },
-        options_.step);
-    did("published");
-    const auto held = raise_members(journal_, config_, out_.generation, options_.patience);
-    if (!held.empty()) {
-      refuse(out_.shard,
-             make_error("55006",
-                        "transactions that began before the removal of shard \"" + out_.shard +
-                            "\" are still open; it was not removed",
-                        "End them and call collegedb_remove_shard again.", joined(held, " ")));
+    // Twice: who remembers that a key is where its way to the shard begins needs the tombstone, and
+    // has ended before it goes; who is on such a way, or knows the shard from an older topology,
+    // has ended afterwards.
+    if (has_ways_to()) {
+      renew_generation();
+      forget_ways_to();
     }
+    renew_generation();
     did("raised");
     refuse_rows();
     change_manifest(
@@ -313,6 +303,34 @@ class Change {
                                         out_.shard + "\"",
                                     "Move its keys away with collegedb_rebalance()."));
     }
+  }
+
+  // Nobody is left who knows the topology, or where keys are, from before the call.
+  void renew_generation() {
+    out_.generation = change_manifest(
+        journal_, scope(), Bump::kGeneration,
+        [&](ControlSession& journal, const Manifest& before, std::int64_t) {
+          refuse_removal(journal, before);
+        },
+        options_.step);
+    did("published");
+    const auto held = raise_members(journal_, config_, out_.generation, options_.patience);
+    if (held.empty()) return;
+    refuse(out_.shard,
+           make_error("55006",
+                      "transactions that began before the removal of shard \"" + out_.shard +
+                          "\" are still open; it was not removed",
+                      "End them and call collegedb_remove_shard again.", joined(held, " ")));
+  }
+
+  bool has_ways_to() {
+    const Config members = member_config(journal_, config_);
+    return std::any_of(members.shards.begin(), members.shards.end(), [&](const ShardConfig& each) {
+      return !ControlSession(each)
+                  .run("SELECT 1 FROM collegedb.retired WHERE scope = $1 AND moved_to = $2 LIMIT 1",
+                       {scope(), out_.shard})
+                  .empty();
+    });
   }
 
   // Tombstones that lead to the shard: no key is there, so they are ways of the past. One that

@@ -275,6 +275,7 @@ migration::RunnerOptions App::runner_options() {
           .journal = config_.journal_index(),
           .scope = config_.journal.scope,
           .limits = config_.migration,
+          .routing = config_.routing,
           .snapshot = [store = &parts_->store] { return store->current(); },
           .sessions = parts_->move_sessions,
           .stats = &parts_->registry.process()};

@@ -77,7 +77,12 @@ int run_init(const std::string& config_path) {
   const auto loaded = load_config(config_path);
   if (!print_faults(config_path, loaded, std::cerr)) return 1;
   set_up_logging(loaded.config.proxy);
-  migration::install_schema(loaded.config, admin::stubs());
+  try {
+    migration::install_schema(loaded.config, admin::stubs());
+  } catch (const migration::SqlFailure& failure) {
+    const std::string& hint = failure.error().hint;
+    throw std::runtime_error(failure.what() + (hint.empty() ? "" : " HINT: " + hint));
+  }
   std::cout << "schema collegedb is up to date on " << loaded.config.shards.size()
             << (loaded.config.shards.size() == 1 ? " shard\n" : " shards\n");
   return 0;

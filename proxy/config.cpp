@@ -15,6 +15,7 @@
 #include "proxy/conninfo.h"
 #include "proxy/users_file.h"
 #include "proxy/wire/error.h"
+#include "routing/regions.h"
 
 namespace collegedb {
 namespace {
@@ -163,6 +164,21 @@ void read_strategy(ConfigSection& section, Config::Routing& routing) {
   section.choice<std::string>("strategy", routing.strategy, strategies);
 }
 
+constexpr std::chrono::hours kLongestMappingLife{1};
+
+bool uses_location(const Config::Routing& routing) {
+  return routing.strategy == "location" || routing.strategy_read == "location" ||
+         routing.strategy_write == "location";
+}
+
+std::string known_regions() {
+  std::string out;
+  for (const routing::Region& region : routing::kRegions) {
+    out.append(out.empty() ? "" : ", ").append(region.name);
+  }
+  return out;
+}
+
 void read_routing(ConfigSection section, Reading& reading) {
   auto& routing = reading.config().routing;
   section.choice<std::string>("placement", routing.placement,
@@ -175,13 +191,12 @@ void read_routing(ConfigSection section, Reading& reading) {
   section.flag("scatter_writes", routing.scatter_writes);
   section.choice<bool>("cross_shard_transactions", routing.cross_shard_two_phase,
                        {{"two-phase", true}, {"refuse", false}});
-  if (routing.placement == "mapped") {
-    reading.notice(section, "placement", "mapped is not available yet: placement is computed");
+  // A tombstone must outlive what is remembered of the way before it.
+  if (routing.mapping_cache_ttl > kLongestMappingLife) {
+    section.fault("mapping_cache_ttl", "must not be above 1h");
   }
-  for (const std::string_view key : {"strategy", "target_region", "mapping_cache_ttl"}) {
-    if (section.has(key)) {
-      reading.notice(section, key, "has no effect yet: it belongs to placement = \"mapped\"");
-    }
+  if (uses_location(routing) && routing::find_region(routing.target_region) == nullptr) {
+    section.fault("target_region", "strategy \"location\" needs one of " + known_regions());
   }
   if (section.has("scatter_writes")) {
     reading.notice(section, "scatter_writes",
@@ -272,10 +287,9 @@ void read_shards(ConfigSection& top, Reading& reading) {
       section.fault("name", "two shards are named \"" + shard.name + "\"");
     }
     if (shard.name.size() > 63) section.fault("name", "is longer than 63 bytes");
-    for (const std::string_view key : {"region", "max_size"}) {
-      if (section.has(key)) {
-        reading.notice(section, key, "has no effect yet: it belongs to placement = \"mapped\"");
-      }
+    if (uses_location(reading.config().routing) && !shard.region.empty() &&
+        routing::find_region(shard.region) == nullptr) {
+      section.fault("region", "strategy \"location\" knows " + known_regions());
     }
     section.finish();
     reading.config().shards.push_back(std::move(shard));
@@ -360,6 +374,10 @@ void check_shard_names(ConfigSection& top, Reading& reading) {
         ErrorCode::kInvalidJournalShard,
         "\"" + config.journal.shard + "\" names no configured shard (configured: " + known + ")");
     journal.fault("shard", error.message);
+  }
+  if (config.routing.placement == "mapped" && config.shards.size() > 1 &&
+      config.journal.shard.empty()) {
+    top.section("routing").fault("placement", "mapped needs a journal shard: it has the mappings");
   }
   auto auth = top.section("auth");
   if (!config.auth.auth_query_shard.empty() && !exists(config.auth.auth_query_shard)) {

@@ -84,10 +84,37 @@ std::string reason_of(const Plan& plan, const Route& route, const Snapshot& snap
   return "local tables and catalogs live on the journal shard";
 }
 
+// Where the directory has the keys, and what is to be said of those it does not have.
+void explain_mapped(const Route& route, const Snapshot& snapshot, const Directory& directory,
+                    Explanation& out) {
+  out.shards.clear();
+  if (!directory) return;
+  for (const RoutedKey& key : route.keys) {
+    const auto shard = directory(key);
+    if (shard.has_error()) {
+      out.shards.clear();
+      out.reason = shard.error().message;
+      return;
+    }
+    if (!*shard) {
+      out.reason = "key " + key.key + " has no mapping yet: the first write gives it one";
+      continue;
+    }
+    const std::string& name = snapshot.shards[**shard].name;
+    if (std::find(out.shards.begin(), out.shards.end(), name) == out.shards.end()) {
+      out.shards.push_back(name);
+    }
+  }
+  if (out.shards.size() > 1) {
+    out.kind = "refused";
+    out.reason = "the keys of this statement are on different shards";
+  }
+}
+
 }  // namespace
 
 Explanation explain(const Plan& plan, std::span<const Parameter> parameters,
-                    const Snapshot& snapshot) {
+                    const Snapshot& snapshot, const Directory& directory) {
   const Route routed = route(plan, parameters, snapshot);
   Explanation out;
   if (!plan.table.empty()) out.table = plan.table;
@@ -106,6 +133,7 @@ Explanation explain(const Plan& plan, std::span<const Parameter> parameters,
     out.shards = names(snapshot);
   }
   if (!routed.keys.empty()) out.key = join(keys_of(routed));
+  if (routed.via == Via::kMapping) explain_mapped(routed, snapshot, directory, out);
   return out;
 }
 
@@ -113,7 +141,8 @@ std::string explain_line(const Plan& plan, const Route& route, const Snapshot& s
   std::string out = "CollegeDB: ";
   switch (route.kind) {
     case RouteKind::kShard:
-      out += "shard " + snapshot.shards[route.shard].name;
+      out += route.via == Via::kMapping ? "the key's shard"
+                                        : "shard " + snapshot.shards[route.shard].name;
       break;
     case RouteKind::kAnyShard:
       out += "any shard";

@@ -1,4 +1,5 @@
-// Owner of a key: exceptions first, then the newest epoch.
+// Owner of a key: exceptions first, then the newest epoch. Under mapped placement only the
+// directory knows.
 #include <algorithm>
 #include <cmath>
 
@@ -68,6 +69,13 @@ ShardId computed_owner(const Snapshot& snapshot, const Epoch& epoch, std::string
 }
 
 Owner locate(const Snapshot& snapshot, std::string_view group, std::string_view key) {
+  if (snapshot.placement == Placement::kMapped) {
+    const auto newest =
+        std::find_if(snapshot.epochs.begin(), snapshot.epochs.end(),
+                     [](const Epoch& epoch) { return epoch.state == EpochState::kActive; });
+    if (newest == snapshot.epochs.end() || newest->shards.empty()) return {kNoShard, Via::kNone};
+    return {newest->shards.front(), Via::kMapping};
+  }
   if (snapshot.exceptions != nullptr && !snapshot.exceptions->empty()) {
     const auto found = snapshot.exceptions->find(GroupKeyView{group, key});
     if (found != snapshot.exceptions->end()) return {found->second, Via::kException};
@@ -79,6 +87,7 @@ Owner locate(const Snapshot& snapshot, std::string_view group, std::string_view 
 
 Candidates candidates(const Snapshot& snapshot, std::string_view key) {
   Candidates out;
+  if (snapshot.placement == Placement::kMapped) return out;
   for (const Epoch& epoch : snapshot.epochs) {
     if (epoch.state != EpochState::kActive) continue;
     const ShardId owner = computed_owner(snapshot, epoch, key);

@@ -154,7 +154,7 @@ Route route_keyed(const Plan& plan, std::span<const Parameter> parameters,
   for (std::string& key : keys) {
     const Owner owner = locate(snapshot, plan.group, key);
     if (owner.shard == kNoShard) return refuse(no_placement());
-    const bool sought = owner.via == Via::kEpoch;
+    const bool sought = owner.via == Via::kEpoch || owner.via == Via::kMapping;
     if (!sought) {
       if (out.shard != kNoShard && out.shard != owner.shard) return refuse(several_shards(plan));
       out.shard = owner.shard;

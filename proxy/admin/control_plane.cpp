@@ -33,6 +33,7 @@ ControlPlane::ControlPlane(const Config& config, routing::Store& store, migratio
                       [] { return std::vector<net::ServerInfo>{}; }};
   if (runner != nullptr) {
     finder_.emplace(runner->options());
+    allocator_.emplace(runner->options());
   }
   for (std::size_t i = 0; i < options_.find_threads; ++i) {
     threads_.emplace_back([this] { work(finds_); });
@@ -149,13 +150,16 @@ ControlReply ControlPlane::find(const session::Find& request) {
     return make_error(ErrorCode::kPlacementUnverified,
                       "keys cannot be looked for without a journal shard");
   }
+  const routing::Snapshot& snapshot = *request.snapshot;
   session::FindDone done;
   for (const routing::RoutedKey& key : request.keys) {
-    const auto place = finder_->find(*request.snapshot, key, request.for_write);
+    const auto place = snapshot.placement == routing::Placement::kMapped
+                           ? allocator_->find(snapshot, key, request.for_write, request.prefer)
+                           : finder_->find(snapshot, key, request.for_write);
     if (place.has_error()) {
       return place.error();
     }
-    done.places.push_back({place->shard, place->settled});
+    done.places.push_back({place->shard, place->settled, place->nobody});
   }
   return done;
 }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "migration/allocator.h"
 #include "migration/finder.h"
 #include "migration/runner.h"
 #include "proxy/admin/handlers.h"
@@ -75,7 +76,8 @@ class ControlPlane final : public session::ControlPlane {
   Queue reloads_;
   Queue finds_;
   bool stopping_ = false;
-  std::optional<migration::Finder> finder_;  // with a journal shard
+  std::optional<migration::Finder> finder_;        // with a journal shard
+  std::optional<migration::Allocator> allocator_;  // too
   std::vector<std::thread> threads_;
 };
 

@@ -71,6 +71,8 @@ Worker::Worker(std::size_t index, std::size_t workers, ServerShared& shared,
   context_.stats = &stats_;
   context_.admin_functions = shared.admin_functions;
   context_.write_hold_ms = as_ms(config.migration.write_hold);
+  context_.mapping_life_ns = static_cast<std::uint64_t>(
+      std::chrono::nanoseconds(config.routing.mapping_cache_ttl).count());
   context_.query_timeout_ms = as_ms(config.pool.query_timeout);
   context_.idle_transaction_timeout_ms = as_ms(config.pool.idle_transaction_timeout);
   context_.fanout_unroutable = config.routing.fanout_unroutable;

@@ -64,13 +64,16 @@ struct Reload {
   std::uint64_t newer_than = 0;
 };
 
-// Asks the shards where keys are that the active epochs place differently.
+// Asks the directory, or the shards, where keys are that the snapshot cannot tell: their active
+// epochs place them differently, or placement is mapped.
 struct Find {
   std::shared_ptr<const routing::Snapshot> snapshot;
   std::vector<routing::RoutedKey> keys;
-  // A key nobody has is settled on its newest owner, for good; else its newest owner is only where
-  // to look now.
+  // A key nobody has is settled on one shard, for good; else the answer is only where to look now.
   bool for_write = false;
+  // The shard that a transaction has looked for all the keys on already: a key nobody has is best
+  // settled there.
+  routing::ShardId prefer = routing::kNoShard;
 };
 
 struct ControlRequest {
@@ -93,6 +96,7 @@ struct FindDone {
   struct Place {
     routing::ShardId shard = routing::kNoShard;
     bool settled = false;  // it stays there until a tombstone says otherwise
+    bool nobody = false;   // has the key: every shard answers a read as well
   };
   std::vector<Place> places;  // parallel to Find::keys
 };

@@ -109,10 +109,15 @@ SessionImpl::Acquired SessionImpl::acquire(Target& target, Step then) {
 // A statement that belongs elsewhere than its transaction. A key that was here when the transaction
 // began has moved meanwhile: that is worth another try.
 SqlError SessionImpl::other_shard(const Target& target) const {
+  const auto was_here = [this](const routing::RoutedKey& key) {
+    if (!txn_snapshot_) {
+      return false;
+    }
+    const routing::Owner said = routing::locate(*txn_snapshot_, key.group, key.key);
+    return said.via != routing::Via::kMapping && said.shard == link_->shard;
+  };
   for (const routing::RoutedKey& key : target.keys) {
-    if (txn_.touched(key) ||
-        (txn_snapshot_ &&
-         routing::locate(*txn_snapshot_, key.group, key.key).shard == link_->shard)) {
+    if (txn_.touched(key) || was_here(key)) {
       return make_error(ErrorCode::kMovedInTransaction,
                         "a key of this transaction has moved to another shard",
                         "Run the transaction again.");
@@ -174,6 +179,11 @@ void SessionImpl::begin_attempt(const Target& target, bool may_watch_empty) {
     attempt_.retryable = false;
   }
   attempt_.target = target;
+  for (const routing::RoutedKey& key : target.keys) {
+    if (!key.sought && txn_.bound()) {
+      txn_.settle(key);
+    }
+  }
   if (target.in_transaction && txn_.open() && !txn_.bound()) {
     emit_preamble();
   }

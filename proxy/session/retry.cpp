@@ -258,8 +258,8 @@ bool SessionImpl::follow_tombstone(const SqlError& error) {
   patience_.visited.emplace_back(tombstone->hop);
   for (const routing::RoutedKey& routed : attempt_.keys) {
     if (routed.key == tombstone->key) {
-      const routing::Owner said = routing::locate(*context_.snapshot, routed.group, routed.key);
-      context_.learned.learn(routed.group, routed.key, *shard, known_of(said.shard));
+      learn(routed, *shard);
+      remember_found(routed, {.shard = *shard, .settled = true});
     }
   }
   return true;

@@ -107,7 +107,7 @@ class SessionImpl {
     std::uint64_t started_ns = 0;
   };
 
-  // What the shards said of a key that the active epochs place differently.
+  // What was said of a key that the snapshot cannot place.
   struct FoundKey {
     routing::RoutedKey key;
     FindDone::Place place;
@@ -216,9 +216,10 @@ class SessionImpl {
   [[nodiscard]] std::optional<SqlError> refuse_encoding(
       const routing::Plan& plan, std::span<const routing::RoutedKey> keys) const;
   [[nodiscard]] LearnedOwners::Context known_of(routing::ShardId directory) const;
-  [[nodiscard]] std::optional<routing::ShardId> owner_of(const routing::RoutedKey& key,
-                                                         routing::ShardId directory,
-                                                         bool for_write);
+  void learn(const routing::RoutedKey& key, routing::ShardId shard);
+  void remember_found(const routing::RoutedKey& key, const FindDone::Place& place);
+  [[nodiscard]] std::optional<FindDone::Place> place_of(const routing::RoutedKey& key,
+                                                        routing::ShardId directory, bool for_write);
   std::optional<SqlError> settle_owners(Target& target, bool for_write);
   // True: the keys are being looked for, and `then` runs again afterwards.
   bool find_first(const Target& target, Step then);

@@ -1,5 +1,5 @@
 // Where a statement goes: by the snapshot, corrected by what the shards have told; keys that the
-// active epochs place differently are looked for first.
+// snapshot cannot place are looked for first.
 #include <algorithm>
 
 #include "proxy/session/guard.h"
@@ -119,48 +119,71 @@ std::optional<SqlError> SessionImpl::refuse_encoding(
   return std::nullopt;
 }
 
-// Where one key is: a key that this transaction has guarded cannot leave its shard, tombstones may
-// have told what the directory does not say yet, and some keys only the shards know. nullopt: it
-// has to be found.
-std::optional<routing::ShardId> SessionImpl::owner_of(const routing::RoutedKey& key,
-                                                      routing::ShardId directory, bool for_write) {
-  if (txn_.bound() && link_ && txn_.guarded(key)) {
-    return link_->shard;
-  }
-  if (!context_.learned.empty()) {
-    if (const auto learned = context_.learned.find(key.group, key.key, known_of(directory))) {
-      return learned;
-    }
-  }
-  if (!key.sought) {
-    return directory;
+void SessionImpl::learn(const routing::RoutedKey& key, routing::ShardId shard) {
+  const routing::Owner said = routing::locate(*context_.snapshot, key.group, key.key);
+  const bool mapped = context_.snapshot->placement == routing::Placement::kMapped;
+  context_.learned.learn(key.group, key.key, shard, known_of(said.shard),
+                         mapped ? context_.mapping_life_ns : kLearnedLifeNs);
+}
+
+void SessionImpl::remember_found(const routing::RoutedKey& key, const FindDone::Place& place) {
+  std::erase_if(patience_.found, [&](const FoundKey& each) {
+    return each.key.key == key.key && each.key.group == key.group;
+  });
+  patience_.found.push_back({key, place});
+}
+
+// Where one key is: a key that this transaction has settled here cannot leave, this statement may
+// have asked already, tombstones may have told what the directory does not say yet. nullopt: it has
+// to be found.
+std::optional<FindDone::Place> SessionImpl::place_of(const routing::RoutedKey& key,
+                                                     routing::ShardId directory, bool for_write) {
+  if (txn_.bound() && link_ && txn_.settled(key)) {
+    return FindDone::Place{.shard = link_->shard, .settled = true};
   }
   for (const FoundKey& each : patience_.found) {
     if (each.key.key == key.key && each.key.group == key.group &&
         (each.place.settled || !for_write)) {
-      return each.place.shard;
+      return each.place;
     }
+  }
+  if (!context_.learned.empty()) {
+    if (const auto learned = context_.learned.find(key.group, key.key, known_of(directory))) {
+      return FindDone::Place{.shard = *learned, .settled = true};
+    }
+  }
+  if (!key.sought) {
+    return FindDone::Place{.shard = directory, .settled = true};
   }
   return std::nullopt;
 }
 
 std::optional<SqlError> SessionImpl::settle_owners(Target& target, bool for_write) {
   routing::ShardId shard = routing::kNoShard;
-  for (const routing::RoutedKey& key : target.keys) {
-    const bool alone = target.keys.size() == 1;
-    const auto owner = owner_of(
+  routing::ShardId anywhere = routing::kNoShard;  // where keys are looked for that nobody has
+  const bool alone = target.keys.size() == 1;
+  for (routing::RoutedKey& key : target.keys) {
+    const auto place = place_of(
         key, alone ? target.shard : routing::locate(*context_.snapshot, key.group, key.key).shard,
         for_write);
-    if (!owner) {
+    if (!place) {
       target.settled = false;
       continue;
     }
-    if (shard != routing::kNoShard && *owner != shard) {
+    key.sought = !place->settled;
+    if (place->nobody) {
+      anywhere = txn_.bound() && link_ ? link_->shard : place->shard;
+      continue;
+    }
+    if (shard != routing::kNoShard && place->shard != shard) {
       return make_error(ErrorCode::kUnroutableQuery,
                         "the keys of this statement are on different shards",
                         "Send one statement for each key.");
     }
-    shard = *owner;
+    shard = place->shard;
+  }
+  if (shard == routing::kNoShard) {
+    shard = anywhere;
   }
   if (shard != routing::kNoShard) {
     target.shard = shard;
@@ -178,6 +201,11 @@ bool SessionImpl::find_first(const Target& target, Step then) {
       find.keys.push_back(key);
     }
   }
+  if (txn_.bound() && link_ &&
+      std::all_of(find.keys.begin(), find.keys.end(),
+                  [this](const routing::RoutedKey& key) { return txn_.touched(key); })) {
+    find.prefer = link_->shard;
+  }
   after_find_ = then;
   sought_ = find.keys;
   start_control(ControlRequest{std::move(find), {}}, &SessionImpl::found);
@@ -191,13 +219,9 @@ void SessionImpl::found() {
       const routing::RoutedKey& key = sought_[i];
       const FindDone::Place& place = done->places[i];
       if (place.settled) {
-        const routing::Owner said = routing::locate(*context_.snapshot, key.group, key.key);
-        context_.learned.learn(key.group, key.key, place.shard, known_of(said.shard));
+        learn(key, place.shard);
       }
-      std::erase_if(patience_.found, [&](const FoundKey& each) {
-        return each.key.key == key.key && each.key.group == key.group;
-      });
-      patience_.found.push_back({key, place});
+      remember_found(key, place);
     }
   } else if (const auto* error = std::get_if<SqlError>(&reply)) {
     if (error->sqlstate == guard::kStale && patience_.reloads++ == 0) {

@@ -98,16 +98,31 @@ bool Transaction::rollback_to(std::string_view name, SettingsState& settings) {
 
 namespace {
 
+bool same(const routing::RoutedKey& a, const routing::RoutedKey& b) {
+  return a.bucket == b.bucket && a.key == b.key && a.group == b.group;
+}
+
 bool holds(const std::vector<routing::RoutedKey>& keys, const routing::RoutedKey& key) {
-  return std::any_of(keys.begin(), keys.end(), [&](const routing::RoutedKey& held) {
-    return held.bucket == key.bucket && held.key == key.key && held.group == key.group;
-  });
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](const routing::RoutedKey& held) { return same(held, key); });
 }
 
 }  // namespace
 
 bool Transaction::guarded(const routing::RoutedKey& key) const {
   return holds(guarded_, key);
+}
+
+bool Transaction::settled(const routing::RoutedKey& key) const {
+  return std::any_of(guarded_.begin(), guarded_.end(), [&](const routing::RoutedKey& held) {
+    return !held.sought && same(held, key);
+  });
+}
+
+void Transaction::settle(const routing::RoutedKey& key) {
+  for (routing::RoutedKey& held : guarded_) {
+    held.sought = held.sought && !same(held, key);
+  }
 }
 
 bool Transaction::touched(const routing::RoutedKey& key) const {

@@ -75,6 +75,11 @@ class Transaction {
     guarded_.push_back(key);
     touched_.push_back(key);
   }
+  // It was, and is known to be nowhere else. A key that nobody had when it was looked for may have
+  // come into being on another shard since.
+  [[nodiscard]] bool settled(const routing::RoutedKey& key) const;
+  // It belongs to this transaction's server, as was found out after it had been guarded.
+  void settle(const routing::RoutedKey& key);
   // It was guarded on this transaction's server once, perhaps since a savepoint that is gone.
   [[nodiscard]] bool touched(const routing::RoutedKey& key) const;
 
@@ -95,7 +100,7 @@ class Transaction {
   std::vector<std::string> preamble_;
   std::vector<std::string> characteristics_;  // texts of SET TRANSACTION in the preamble
   std::vector<Savepoint> savepoints_;
-  std::vector<routing::RoutedKey> guarded_;
+  std::vector<routing::RoutedKey> guarded_;  // `sought`: not settled
   std::vector<routing::RoutedKey> touched_;
   SettingsState at_begin_;
 };

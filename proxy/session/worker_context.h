@@ -32,7 +32,8 @@ struct WorkerContext {
   std::uint32_t write_hold_ms = 5000;
   std::uint32_t query_timeout_ms = 0;
   std::uint32_t idle_transaction_timeout_ms = 0;
-  bool fanout_unroutable = true;  // routing.on_unroutable
+  bool fanout_unroutable = true;                   // routing.on_unroutable
+  std::uint64_t mapping_life_ns = 30'000'000'000;  // routing.mapping_cache_ttl
 };
 
 }  // namespace collegedb::session

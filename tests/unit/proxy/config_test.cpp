@@ -259,16 +259,30 @@ TEST_F(ConfigTest, RefusesColocationWithNobodyAndCycles) {
                                    fault(19, "two tables are named \"c\"")));
 }
 
-TEST_F(ConfigTest, TellsWhatHasNoEffectYet) {
+TEST_F(ConfigTest, TakesMappedPlacementWithAStrategy) {
   const auto loaded = parse(std::string(kOneShard) +
+                            "region = \"weur\"\nmax_size = \"1MB\"\n"
                             "[routing]\nplacement = \"mapped\"\n"
-                            "strategy = { read = \"hash\", write = \"random\" }\n");
+                            "strategy = { read = \"location\", write = \"random\" }\n"
+                            "target_region = \"eeur\"\nmapping_cache_ttl = \"1h\"\n");
   EXPECT_THAT(loaded.faults, IsEmpty());
-  EXPECT_THAT(loaded.notices,
-              ElementsAre(HasSubstr("line 7: routing.placement: mapped is not available yet"),
-                          HasSubstr("line 8: routing.strategy: has no effect yet")));
+  EXPECT_THAT(loaded.notices, IsEmpty());
+  EXPECT_EQ(loaded.config.routing.placement, "mapped");
   EXPECT_EQ(loaded.config.routing.strategy, "mixed");
   EXPECT_EQ(loaded.config.routing.strategy_write, "random");
+}
+
+TEST_F(ConfigTest, RefusesWhatMappedPlacementCannotHave) {
+  const std::string second = "[[shards]]\nname = \"two\"\nconninfo = \"host=h\"\n";
+  const auto loaded = parse(std::string(kOneShard) + second +
+                            "region = \"atlantis\"\n[routing]\nplacement = \"mapped\"\n"
+                            "strategy = \"location\"\nmapping_cache_ttl = \"61m\"\n");
+  EXPECT_THAT(loaded.faults,
+              UnorderedElementsAre(
+                  fault(11, "routing.placement: mapped needs a journal shard"),
+                  fault(10, "routing.target_region: strategy \"location\" needs one of wnam, enam"),
+                  fault(9, "shards[1].region: strategy \"location\" knows wnam"),
+                  fault(13, "routing.mapping_cache_ttl: must not be above 1h")));
 }
 
 TEST_F(ConfigTest, SaysThatSeveralShardsWithoutJournalAreStatic) {

@@ -317,5 +317,52 @@ TEST(Route, ABrokenTableIsRefusedByItsName) {
   EXPECT_EQ(routed("SELECT * FROM users WHERE id = 1", {}, snapshot).kind, RouteKind::kShard);
 }
 
+TEST(Explain, MappedKeysAreWhereTheDirectorySays) {
+  Snapshot snapshot = cluster();
+  snapshot.placement = Placement::kMapped;
+  const Directory directory = [](const RoutedKey& key) -> Result<std::optional<ShardId>> {
+    if (key.key == "9") return std::optional<ShardId>{};
+    if (key.key == "8") return make_error(ErrorCode::kPlacementUnverified, "no journal");
+    return std::optional<ShardId>{key.key == "1" ? 1 : 2};
+  };
+  const auto explained = [&](std::string_view sql) {
+    return explain(*planned(sql, snapshot), {}, snapshot, directory);
+  };
+  const Explanation one = explained("SELECT * FROM users WHERE id = 1");
+  EXPECT_EQ(one.shards, std::vector<std::string>{"db-west"});
+  EXPECT_EQ(one.reason, "via mapping");
+  EXPECT_EQ(explained("SELECT * FROM users WHERE id IN (2, 3, 9)").shards,
+            std::vector<std::string>{"db-north"});
+  EXPECT_EQ(explained("SELECT * FROM users WHERE id IN (1, 2)").kind, "refused");
+  const Explanation nobody = explained("INSERT INTO users (id) VALUES (9)");
+  EXPECT_TRUE(nobody.shards.empty());
+  EXPECT_EQ(nobody.kind, "keyed write");
+  EXPECT_NE(nobody.reason.find("no mapping yet"), std::string::npos);
+  EXPECT_NE(explained("DELETE FROM users WHERE id = 8").reason.find("no journal"),
+            std::string::npos);
+}
+
+TEST(Route, MappedKeysAreSoughtWhateverTheEpochsSay) {
+  Snapshot snapshot = cluster();
+  snapshot.placement = Placement::kMapped;
+  auto exceptions = std::make_shared<ExceptionMap>();
+  exceptions->emplace(GroupKey{"public.users", "42"}, ShardId{2});
+  snapshot.exceptions = exceptions;
+  Epoch older = snapshot.epochs.front();
+  older.shards = {1};
+  snapshot.epochs.push_back(older);
+  const Route one = routed("SELECT * FROM users WHERE id = 42", {}, snapshot);
+  ASSERT_EQ(one.kind, RouteKind::kShard);
+  ASSERT_EQ(one.keys.size(), 1U);
+  EXPECT_TRUE(one.keys[0].sought);
+  EXPECT_EQ(one.via, Via::kMapping);
+  const Route many = routed("SELECT * FROM users WHERE id IN (1, 2, 3, 4, 5)", {}, snapshot);
+  ASSERT_EQ(many.kind, RouteKind::kShard) << many.error.message;
+  EXPECT_TRUE(std::ranges::all_of(many.keys, &RoutedKey::sought));
+  EXPECT_TRUE(candidates(snapshot, "42").empty());
+  snapshot.epochs.clear();
+  EXPECT_EQ(routed("SELECT * FROM users WHERE id = 42", {}, snapshot).kind, RouteKind::kRefuse);
+}
+
 }  // namespace
 }  // namespace collegedb::routing::testing

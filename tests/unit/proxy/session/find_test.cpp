@@ -1,4 +1,5 @@
-// Keys that the active epochs place differently: asked for before anything is sent.
+// Keys that the snapshot cannot place (epochs that differ, mapped placement): asked for before
+// anything is sent.
 #include "tests/support/session_script.h"
 
 namespace collegedb::session::testing {
@@ -125,6 +126,131 @@ TEST(Find, an_extended_write_asks_before_its_bind) {
   c.control(FindDone{{{0, true}}}).lease(0);
   c.shard(guard_passed() + parsed() + bound() + complete("UPDATE 1") + ready());
   c.hears("1 2 C(UPDATE 1) Z(I)").released().idle();
+}
+
+// A transaction that has looked for a key nobody has and then makes it must ask: it may have come
+// into being elsewhere, and nobody else would know of this one.
+TEST(Find, a_miss_in_a_transaction_is_no_claim) {
+  Conversation c;
+  const std::string key = c.key_on(1);
+  add_older_epoch(c, 0);
+  c.client(query("BEGIN")).hears("C(BEGIN) Z(T)");
+  c.client(query("SELECT name FROM users WHERE id = " + key));
+  c.control(FindDone{{{1, false, true}}}).lease(1);
+  c.shard(begun() + guard_passed() + columns() + complete("SELECT 0") + ready('T'));
+  c.hears("T C(SELECT 0) Z(T)");
+  c.client(query(update(key)));
+  EXPECT_TRUE(asked(c).for_write);
+  EXPECT_EQ(asked(c).prefer, 1);
+  c.control(FindDone{{{1, true}}});
+  c.shard(complete("UPDATE 0") + ready('T')).hears("C(UPDATE 0) Z(T)");
+  // Settled there now, and guarded since the first look.
+  c.client(query(update(key))).shard(complete("UPDATE 0") + ready('T')).hears("C(UPDATE 0) Z(T)");
+}
+
+void map_keys(Conversation& c) {
+  auto snapshot = std::make_shared<routing::Snapshot>(*c.context.snapshot);
+  ++snapshot->version;
+  snapshot->placement = routing::Placement::kMapped;
+  c.context.snapshot = snapshot;
+}
+
+std::string select(const std::string& keys) {
+  return "SELECT name FROM users WHERE id IN (" + keys + ")";
+}
+
+TEST(Mapped, what_was_told_is_remembered_within_its_generation) {
+  Conversation c;
+  map_keys(c);
+  c.client(query(update("7")));
+  EXPECT_TRUE(asked(c).for_write);
+  EXPECT_EQ(asked(c).prefer, routing::kNoShard);
+  c.control(FindDone{{{2, true}}}).lease(2);
+  c.shard(guard_passed() + complete("UPDATE 1") + ready()).hears("C(UPDATE 1) Z(I)").released();
+  map_keys(c);  // a newer snapshot
+  c.client(query(update("7"))).lease(2);
+  c.shard(guard_passed(false) + complete("UPDATE 1") + ready()).hears("C(UPDATE 1) Z(I)");
+  c.client(query(update("8")));
+  EXPECT_EQ(asked(c).keys.front().key, "8");
+}
+
+TEST(Mapped, with_a_life_of_nothing_every_statement_asks) {
+  Conversation c;
+  map_keys(c);
+  c.context.mapping_life_ns = 0;
+  bool fresh = true;
+  for (int i = 0; i < 3; ++i, fresh = false) {
+    c.client(query(update("7")));
+    EXPECT_EQ(asked(c).keys.size(), 1U);
+    c.control(FindDone{{{1, true}}}).lease(1);
+    c.shard(guard_passed(fresh) + complete("UPDATE 1") + ready());
+    c.hears("C(UPDATE 1) Z(I)").released();
+  }
+}
+
+TEST(Mapped, a_tombstone_is_followed_without_asking_again) {
+  for (const std::uint64_t life : {std::uint64_t{0}, std::uint64_t{30'000'000'000}}) {
+    Conversation c;
+    map_keys(c);
+    c.context.mapping_life_ns = life;
+    c.client(query(update("7"))).control(FindDone{{{0, true}}}).lease(0);
+    c.shard(guard_moved("db-west", "7")).shard(ready()).released().lease(1);
+    c.shard(guard_passed() + complete("UPDATE 1") + ready()).hears("C(UPDATE 1) Z(I)").released();
+    c.client(query(update("7")));
+    if (life == 0) {
+      EXPECT_EQ(asked(c).keys.size(), 1U);
+    } else {
+      c.lease(1);
+    }
+  }
+}
+
+TEST(Mapped, a_key_nobody_has_has_no_say_in_a_read) {
+  Conversation c;
+  map_keys(c);
+  c.client(query(select("7, 8, 9")));
+  EXPECT_EQ(asked(c).keys.size(), 3U);
+  c.control(FindDone{{{0, false, true}, {2, true}, {1, false, true}}}).lease(2);
+  c.shard(guard_passed() + guard_passed(false) + guard_passed(false));
+  c.shard(columns() + row() + complete("SELECT 1") + ready());
+  c.hears("T D C(SELECT 1) Z(I)").released();
+  // The one that is settled is not asked for again.
+  c.client(query(select("7, 8, 9")));
+  EXPECT_EQ(asked(c).keys.size(), 2U);
+}
+
+TEST(Mapped, a_transaction_reads_keys_nobody_has_where_it_is) {
+  Conversation c;
+  map_keys(c);
+  c.client(query("BEGIN")).hears("C(BEGIN) Z(T)").client(query(update("7")));
+  c.control(FindDone{{{2, true}}}).lease(2);
+  c.shard(begun() + guard_passed() + complete("UPDATE 1") + ready('T')).hears("C(UPDATE 1) Z(T)");
+  c.client(query(select("8"))).control(FindDone{{{0, false, true}}});
+  c.shard(guard_passed(false) + columns() + complete("SELECT 0") + ready('T'));
+  c.hears("T C(SELECT 0) Z(T)");
+  // It has come into being on another shard meanwhile.
+  c.client(query(select("8"))).control(FindDone{{{1, true}}});
+  c.shard(error("26000") + ready('E')).hears("E(40001) Z(E)");
+}
+
+TEST(Mapped, rows_without_a_mapping_answer_one_read_only) {
+  Conversation c;
+  map_keys(c);
+  c.client(query(select("7"))).control(FindDone{{{1, false, false}}}).lease(1);
+  c.shard(columns() + row() + complete("SELECT 1") + ready());
+  c.hears("T D C(SELECT 1) Z(I)").released();
+  c.client(query(select("7")));
+  EXPECT_FALSE(asked(c).for_write);
+}
+
+TEST(Mapped, another_shard_is_no_move) {
+  Conversation c;
+  map_keys(c);
+  c.client(query("BEGIN")).hears("C(BEGIN) Z(T)").client(query(update("7")));
+  c.control(FindDone{{{0, true}}}).lease(0);
+  c.shard(begun() + guard_passed() + complete("UPDATE 1") + ready('T')).hears("C(UPDATE 1) Z(T)");
+  c.client(query(update("8"))).control(FindDone{{{1, true}}});
+  c.shard(error("26000") + ready('E')).hears("E(0A000) Z(E)");
 }
 
 TEST(Find, a_shard_that_is_not_added_takes_no_part) {
