@@ -20,6 +20,9 @@ namespace collegedb::migration {
 // Turns a failed statement into a StepFailure. `decided`: nothing may be given up any more.
 [[nodiscard]] StepFailure step_failure(const SqlFailure& failure);
 
+// Throws StepFailure (kFenced): another mover or a recovery has the operation now.
+[[noreturn]] void fenced(const MoveRecord& record);
+
 // What is known of a key before it is claimed.
 struct Directory {
   std::vector<GroupTable> tables;
