@@ -3,7 +3,7 @@
 // An archive goes when its operation is retired, `retire_after` has passed since by the journal's
 // clock, and a clean verification (verify.h) that began after the end of the move has looked at the
 // shards. Only rows of collegedb.archive go: the tombstone stays, because nothing bounds the age of
-// the knowledge with which a proxy may come back to a former owner (ADR 0011).
+// the knowledge with which a proxy may come back to a former owner (ADR 0013).
 #pragma once
 
 #include <cstdint>
