@@ -245,7 +245,7 @@ class Proxy:
             if self.process is not None:
                 self.kill9()
             keep = os.environ.get("COLLEGEDB_KEEP_LOGS")
-            if keep:
+            if keep and os.path.exists(self.log_path):  # not when it was never started
                 os.makedirs(keep, exist_ok=True)
                 shutil.copy(self.log_path, os.path.join(keep, os.path.basename(self.directory) + ".log"))
             shutil.rmtree(self.directory, ignore_errors=True)
