@@ -4,6 +4,7 @@
 
 #include "migration/cluster.h"
 #include "migration/group_probe.h"
+#include "migration/key_probe.h"
 #include "migration/lookups.h"
 #include "proxy/admin/key_space.h"
 
@@ -53,11 +54,13 @@ Result<routing::GroupKey> key_called(Services& services, const routing::Snapshot
   auto literal = key_meant(snapshot, text, table, search_path);
   const auto group = group_meant(snapshot, table, search_path);
   const Config& config = services.config;
-  if (group.has_error() || !config.has_journal()) {
+  if (group.has_error() || services.runner == nullptr) {
     return literal;
   }
   try {
-    migration::ControlSession journal(config.shards[config.journal_index()], look_options());
+    migration::LeasedSession session(*services.runner->options().sessions,
+                                     config.shards[config.journal_index()], look_options());
+    migration::ControlSession& journal = *session;
     auto named = migration::key_with_lookup(journal, config.journal.scope, *group, text);
     if (!named || (literal && (has_entry(journal, config.journal.scope, *literal) ||
                                has_rows(journal, config, *literal)))) {
