@@ -1,7 +1,6 @@
 #include "migration/allocator.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <random>
 #include <string>
@@ -23,11 +22,6 @@ using routing::ShardId;
 using routing::Strategy;
 
 constexpr auto kPause = 10ms;  // between tries where locks were in the way
-
-bool passes(const SqlError& error) {
-  constexpr std::array<std::string_view, 3> kPassing = {"55P03", "40001", "40P01"};
-  return std::find(kPassing.begin(), kPassing.end(), error.sqlstate) != kPassing.end();
-}
 
 // Known for certain, and trying again gives the same: not to be told as a failed look.
 class Certain : public SqlFailure {
@@ -101,7 +95,7 @@ class Allocator::Resolution {
       return ask(*journal);
     } catch (const SqlFailure& failure) {
       const std::string& state = failure.error().sqlstate;
-      if (passes(failure.error()) || state == session::guard::kStale) throw;
+      if (passes(failure) || state == session::guard::kStale) throw;
       throw JournalSilent(failure);
     }
   }
@@ -225,15 +219,11 @@ auto resolved(std::chrono::milliseconds patience, const routing::RoutedKey& key,
                             "\" of group " + key.group + " is",
                         "Try again.", failure.error().message);
     } catch (const SqlFailure& failure) {
-      if (passes(failure.error()) && std::chrono::steady_clock::now() < deadline) {
+      if (passes(failure) && std::chrono::steady_clock::now() < deadline) {
         std::this_thread::sleep_for(kPause);
         continue;
       }
-      if (!for_write || failure.error().sqlstate == session::guard::kStale) return failure.error();
-      return make_error(ErrorCode::kWriteUnresolved,
-                        "the shard of key \"" + key.key + "\" of group " + key.group +
-                            " could not be found out; the write was not applied",
-                        "Try again.", failure.error().message);
+      return not_found_out(failure, key, for_write);
     }
   }
 }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "proxy/session/guard.h"
+
 namespace collegedb::migration {
 
 DirectoryView::DirectoryView(ControlSession& journal, std::string scope, std::string group)
@@ -75,6 +77,17 @@ void DirectoryView::announce(ControlSession& journal, bool entered) const {
       " AND ($3::pg_catalog.bool OR exception_version < (SELECT max(version)"
       " FROM collegedb.exceptions WHERE scope = $1 AND grp = $2))",
       {scope_, group_, entered ? "t" : "f"});
+}
+
+SqlError directory_error(const SqlFailure& failure) {
+  SqlError error = failure.error();
+  if (error.sqlstate == session::guard::kStale) {
+    return make_error(ErrorCode::kStaleTopology, "the topology is changing", "Try again.");
+  }
+  if (error.detail.empty() && !failure.shard().empty()) {
+    error.detail = "On shard \"" + failure.shard() + "\".";
+  }
+  return error;
 }
 
 }  // namespace collegedb::migration

@@ -49,4 +49,7 @@ class DirectoryView {
   PlacedEpochs epochs_;
 };
 
+// What an operator is told when work on the directory ends with this.
+[[nodiscard]] SqlError directory_error(const SqlFailure& failure);
+
 }  // namespace collegedb::migration

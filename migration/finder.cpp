@@ -1,15 +1,13 @@
 #include "migration/finder.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "migration/bucket_fence.h"
 #include "migration/key_probe.h"
 #include "migration/operation.h"
-#include "proxy/session/guard.h"
 
 namespace collegedb::migration {
 namespace {
@@ -18,11 +16,6 @@ using namespace std::chrono_literals;
 using routing::ShardId;
 
 constexpr auto kPause = 10ms;  // between tries for a fence that somebody holds
-
-bool passes(const SqlError& error) {
-  constexpr std::array<std::string_view, 3> kPassing = {"55P03", "40001", "40P01"};
-  return std::find(kPassing.begin(), kPassing.end(), error.sqlstate) != kPassing.end();
-}
 
 }  // namespace
 
@@ -64,35 +57,11 @@ class Finder::Search {
   }
 
  private:
-  // Opens a transaction that no guarded statement of the key's bucket can pass. Refused under an
-  // older topology than the shard accepts, as any other write is: what this snapshot calls the
-  // newest owner may have none of the key any more.
-  void fence(ControlSession& session) {
-    const std::string bucket = std::to_string(key_.bucket);
-    session.script("BEGIN; SELECT pg_catalog.pg_advisory_xact_lock(" +
-                   std::to_string(session::guard::kLockClass) + ", " + bucket + ")");
-    const Rows gate = session.run(
-        "UPDATE collegedb.gate SET cutovers = cutovers + 1 WHERE bucket = $1::pg_catalog.int4"
-        " RETURNING min_generation",
-        {bucket});
-    if (gate.empty()) {
-      throw SqlFailure(
-          make_error(ErrorCode::kMigrationLookupUnavailable,
-                     "collegedb.gate of shard \"" + session.shard() + "\" lacks bucket " + bucket,
-                     "Run collegedb init to repair it."),
-          session.shard());
-    }
-    if (gate.int8(0, 0) > snapshot_.generation) {
-      throw SqlFailure(make_error(session::guard::kStale, "the topology has changed meanwhile"),
-                       session.shard());
-    }
-  }
-
   // Leaves a tombstone on owners_[i]; or tells where the key is instead.
   std::optional<ShardId> close(std::size_t i) {
     const std::string& newer = snapshot_.shards[owners_[i - 1]].name;
     LeasedSession older = probe_.session(owners_[i]);
-    fence(*older);
+    open_bucket_fence(*older, key_.bucket, snapshot_.generation);
     const KeyProbe::Found now = probe_.ask(*older);
     if (now.rows || now.moved_to) {
       older->run("ROLLBACK");
@@ -115,7 +84,7 @@ class Finder::Search {
   // now.
   std::optional<ShardId> reopen_newest() {
     LeasedSession newest = probe_.session(owners_.front());
-    fence(*newest);
+    open_bucket_fence(*newest, key_.bucket, snapshot_.generation);
     if (probe_.ask(*newest).rows) {
       newest->run("ROLLBACK");
       return owners_.front();
@@ -141,15 +110,11 @@ Result<KeyPlace> Finder::find(const routing::Snapshot& snapshot, const routing::
     try {
       return Search(options_, snapshot, key).run(for_write);
     } catch (const SqlFailure& failure) {
-      if (passes(failure.error()) && std::chrono::steady_clock::now() < deadline) {
+      if (passes(failure) && std::chrono::steady_clock::now() < deadline) {
         std::this_thread::sleep_for(kPause);
         continue;
       }
-      if (!for_write || failure.error().sqlstate == session::guard::kStale) return failure.error();
-      return make_error(ErrorCode::kWriteUnresolved,
-                        "the shard of key \"" + key.key + "\" of group " + key.group +
-                            " could not be found out; the write was not applied",
-                        "Try again.", failure.error().message);
+      return not_found_out(failure, key, for_write);
     }
   }
 }

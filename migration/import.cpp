@@ -452,14 +452,7 @@ Result<ImportResult> import_group(const Config& config, const ImportRequest& req
   try {
     return Import(config, request).run();
   } catch (const SqlFailure& failure) {
-    SqlError error = failure.error();
-    if (error.sqlstate == session::guard::kStale) {
-      return make_error(ErrorCode::kStaleTopology, "the topology is changing", "Try again.");
-    }
-    if (error.detail.empty() && !failure.shard().empty()) {
-      error.detail = "On shard \"" + failure.shard() + "\".";
-    }
-    return error;
+    return directory_error(failure);
   }
 }
 

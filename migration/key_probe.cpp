@@ -1,7 +1,11 @@
 #include "migration/key_probe.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
+#include "proxy/session/guard.h"
 #include "routing/key.h"
 
 namespace collegedb::migration {
@@ -32,6 +36,19 @@ std::string probe_sql(const routing::Snapshot& snapshot, const std::string& grou
 }
 
 }  // namespace
+
+bool passes(const SqlFailure& failure) {
+  constexpr std::array<std::string_view, 3> kPassing = {"55P03", "40001", "40P01"};
+  return std::find(kPassing.begin(), kPassing.end(), failure.error().sqlstate) != kPassing.end();
+}
+
+SqlError not_found_out(const SqlFailure& failure, const routing::RoutedKey& key, bool for_write) {
+  if (!for_write || failure.error().sqlstate == session::guard::kStale) return failure.error();
+  return make_error(ErrorCode::kWriteUnresolved,
+                    "the shard of key \"" + key.key + "\" of group " + key.group +
+                        " could not be found out; the write was not applied",
+                    "Try again.", failure.error().message);
+}
 
 KeyProbe::KeyProbe(const RunnerOptions& options, const routing::Snapshot& snapshot,
                    const routing::RoutedKey& key)

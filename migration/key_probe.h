@@ -29,6 +29,13 @@ class LeasedSession {
   std::unique_ptr<ControlSession> session_;
 };
 
+// True for what is over a moment later: a lock that was not to be had, a lost race.
+[[nodiscard]] bool passes(const SqlFailure& failure);
+// What a client is told when a look for its key's shard has ended with this: CDB01 and what a read
+// met as they are, for a write WRITE_UNRESOLVED.
+[[nodiscard]] SqlError not_found_out(const SqlFailure& failure, const routing::RoutedKey& key,
+                                     bool for_write);
+
 class KeyProbe {
  public:
   struct Found {

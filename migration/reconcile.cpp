@@ -452,14 +452,7 @@ Result<ReconcileResult> reconcile(const Config& config, const ReconcileRequest& 
   try {
     return Reconcile(config, request).run();
   } catch (const SqlFailure& failure) {
-    SqlError error = failure.error();
-    if (error.sqlstate == session::guard::kStale) {
-      return make_error(ErrorCode::kStaleTopology, "the topology is changing", "Try again.");
-    }
-    if (error.detail.empty() && !failure.shard().empty()) {
-      error.detail = "On shard \"" + failure.shard() + "\".";
-    }
-    return error;
+    return directory_error(failure);
   }
 }
 

@@ -23,7 +23,7 @@
 #include "proxy/logging.h"
 #include "proxy/net/server.h"
 #include "proxy/shard_watch.h"
-#include "routing/store.h"
+#include "store/store.h"
 
 namespace collegedb {
 namespace {
@@ -69,7 +69,7 @@ std::string text_of(const migration::SqlFailure& failure) {
 // Refreshes what is read rather than counted, just before each scrape.
 class ProcessCollector : public prometheus::Collectable {
  public:
-  ProcessCollector(metrics::Registry& registry, const routing::Store& store)
+  ProcessCollector(metrics::Registry& registry, const store::Store& store)
       : registry_(registry), store_(store), collector_(registry) {}
 
   [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override {
@@ -87,7 +87,7 @@ class ProcessCollector : public prometheus::Collectable {
 
  private:
   metrics::Registry& registry_;
-  const routing::Store& store_;
+  const store::Store& store_;
   metrics::Collector collector_;
 };
 
@@ -170,7 +170,7 @@ struct App::Parts {
   std::mutex serving_mutex;
   bool serving = false;  // guarded; false: the server takes no snapshots yet
   std::shared_ptr<const routing::Snapshot> newest;  // guarded; by the store's thread
-  routing::Store store;
+  store::Store store;
   std::unique_ptr<migration::Runner> runner;
   std::unique_ptr<admin::ControlPlane> control;
   std::unique_ptr<net::Server> server;

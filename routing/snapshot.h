@@ -1,5 +1,5 @@
 // What a proxy knows of the cluster at one instant: an immutable value, shared by pointer.
-// Built by routing/store from one REPEATABLE READ read of the journal shard; pure itself.
+// Built by store/snapshot_reader from one REPEATABLE READ read of the journal shard; pure itself.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>

@@ -25,12 +25,13 @@ SqlError shutting_down() {
 
 }  // namespace
 
-ControlPlane::ControlPlane(const Config& config, routing::Store& store, migration::Runner* runner,
+ControlPlane::ControlPlane(const Config& config, store::Store& store, migration::Runner* runner,
                            ControlOptions options)
     : config_(config), options_(options), services_{config, store, runner, {}} {
   const auto nothing = [] { return std::vector<net::ClientInfo>{}; };
   services_.probes = {nothing, [] { return std::vector<net::PoolInfo>{}; },
-                      [] { return std::vector<net::ServerInfo>{}; }};
+                      [] { return std::vector<net::ServerInfo>{}; },
+                      [](std::size_t) { return std::vector<session::HotKey>{}; }};
   if (runner != nullptr) {
     finder_.emplace(runner->options());
     allocator_.emplace(runner->options());

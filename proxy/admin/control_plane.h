@@ -15,7 +15,7 @@
 #include "proxy/admin/handlers.h"
 #include "proxy/config.h"
 #include "proxy/session/control.h"
-#include "routing/store.h"
+#include "store/store.h"
 
 namespace collegedb::admin {
 
@@ -31,7 +31,7 @@ struct ControlOptions {
 class ControlPlane final : public session::ControlPlane {
  public:
   // All outlive it; `runner` is null without a journal shard. Starts the threads.
-  ControlPlane(const Config& config, routing::Store& store, migration::Runner* runner,
+  ControlPlane(const Config& config, store::Store& store, migration::Runner* runner,
                ControlOptions options = {});
   ~ControlPlane() override;  // shutdown()
 

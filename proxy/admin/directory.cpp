@@ -64,6 +64,18 @@ Reply about_names(Services& services, const Arguments& arguments,
   }
 }
 
+Reply change_names(Services& services, const Arguments& arguments,
+                   const session::SessionContext& context,
+                   decltype(&migration::add_lookups) change) {
+  return about_names(services, arguments, context, true,
+                     [&](migration::ControlSession& journal, const routing::GroupKey& key,
+                         const std::string& names, session::AdminRows& rows) {
+                       const auto done = change(journal, services.config.journal.scope, key.group,
+                                                key.key, names);
+                       add_row(rows, key.key, done.changed, done.names);
+                     });
+}
+
 }  // namespace
 
 Reply import(Services& services, const Arguments& arguments,
@@ -98,24 +110,12 @@ Reply import(Services& services, const Arguments& arguments,
 
 Reply lookup_add(Services& services, const Arguments& arguments,
                  const session::SessionContext& context) {
-  return about_names(services, arguments, context, true,
-                     [&](migration::ControlSession& journal, const routing::GroupKey& key,
-                         const std::string& names, session::AdminRows& rows) {
-                       const auto done = migration::add_lookups(
-                           journal, services.config.journal.scope, key.group, key.key, names);
-                       add_row(rows, key.key, done.changed, done.names);
-                     });
+  return change_names(services, arguments, context, &migration::add_lookups);
 }
 
 Reply lookup_remove(Services& services, const Arguments& arguments,
                     const session::SessionContext& context) {
-  return about_names(services, arguments, context, true,
-                     [&](migration::ControlSession& journal, const routing::GroupKey& key,
-                         const std::string& names, session::AdminRows& rows) {
-                       const auto done = migration::remove_lookups(
-                           journal, services.config.journal.scope, key.group, key.key, names);
-                       add_row(rows, key.key, done.changed, done.names);
-                     });
+  return change_names(services, arguments, context, &migration::remove_lookups);
 }
 
 Reply lookups(Services& services, const Arguments& arguments,

@@ -12,7 +12,7 @@
 #include "proxy/net/info.h"
 #include "proxy/session/control.h"
 #include "proxy/session/hot_keys.h"
-#include "routing/store.h"
+#include "store/store.h"
 
 namespace collegedb::admin {
 
@@ -26,7 +26,7 @@ struct Probes {
 
 struct Services {
   const Config& config;
-  routing::Store& store;
+  store::Store& store;
   migration::Runner* runner;  // null without a journal shard
   Probes probes;
   // True once the control plane shuts down: what takes long ends soon.

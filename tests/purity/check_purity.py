@@ -23,9 +23,6 @@ PURE = {
     "collegedb_session": ["proxy/session/*"],
     "collegedb_machine": ["migration/machine*"],
 }
-NOT_PURE = {f"routing/{stem}.{suffix}" for stem in ("store", "snapshot_reader", "hidden_reader")
-            for suffix in ("h", "cpp")}
-
 FORBIDDEN_HEADERS = re.compile(
     r"^(boost/asio|boost/beast|boost/thread|boost/chrono|openssl/ssl|libpq-fe\.h|libpq/|pqxx|"
     r"prometheus/|spdlog/|thread$|chrono$|mutex$|shared_mutex$|condition_variable$|future$|"
@@ -46,7 +43,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 def project_files(patterns):
     return [path for pattern in patterns for path in sorted(ROOT.glob(pattern))
-            if path.suffix in (".h", ".cpp") and str(path.relative_to(ROOT)) not in NOT_PURE]
+            if path.suffix in (".h", ".cpp")]
 
 
 def check_includes(target, patterns):

@@ -6,7 +6,7 @@
 #include "parser/analyze.h"
 #include "proxy/admin/broadcast.h"
 #include "routing/route.h"
-#include "routing/store.h"
+#include "store/store.h"
 #include "tests/pg/migration/cluster_fixture.h"
 
 namespace collegedb {
@@ -51,7 +51,7 @@ class BrokenTablesTest : public pgtest::ClusterTest {
   }
   // Until `good`; the store's own poll has to bring it.
   template <class F>
-  std::shared_ptr<const routing::Snapshot> eventually(const routing::Store& store, F good) {
+  std::shared_ptr<const routing::Snapshot> eventually(const store::Store& store, F good) {
     const auto deadline = std::chrono::steady_clock::now() + 10s;
     while (!good(*store.current()) && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(20ms);
@@ -74,7 +74,7 @@ class BrokenTablesTest : public pgtest::ClusterTest {
 
 TEST_F(BrokenTablesTest, ARenamedKeyColumn) {
   tell_all("ALTER TABLE users RENAME COLUMN id TO ident");
-  routing::Store store(config);
+  store::Store store(config);
   expect_only_users_broken(*store.load(), "column \"id\" of relation \"users\" does not exist");
   EXPECT_THAT(findings(), Contains(HasSubstr("public.users")));
 }
@@ -82,7 +82,7 @@ TEST_F(BrokenTablesTest, ARenamedKeyColumn) {
 TEST_F(BrokenTablesTest, AKeyColumnOfAnotherType) {
   tell_all(
       "DROP TRIGGER collegedb_fence_update ON users; ALTER TABLE users ALTER COLUMN id TYPE text");
-  routing::Store store(config);
+  store::Store store(config);
   expect_only_users_broken(*store.load(), "public.users.id is of type text but was registered");
   EXPECT_THAT(findings(), Contains(HasSubstr("public.users.id is of type text")));
   tell_all("ALTER TABLE users ALTER COLUMN id TYPE float8 USING 1");
@@ -90,7 +90,7 @@ TEST_F(BrokenTablesTest, AKeyColumnOfAnotherType) {
 }
 
 TEST_F(BrokenTablesTest, ARunningProxySeesItBreakAndHeal) {
-  routing::Store store(config);
+  store::Store store(config);
   const auto first = store.load();
   store.start([](const auto&) {});
   tell_all("ALTER TABLE users RENAME COLUMN id TO ident");
@@ -110,8 +110,8 @@ TEST_F(BrokenTablesTest, ARunningProxySeesItBreakAndHeal) {
 
 // What one proxy finds, the others learn of.
 TEST_F(BrokenTablesTest, OtherProxiesLearnOfIt) {
-  routing::Store one(config);
-  routing::Store other(config);
+  store::Store one(config);
+  store::Store other(config);
   one.load();
   other.load();
   one.start([](const auto&) {});
@@ -139,7 +139,7 @@ TEST_F(BrokenTablesTest, AProxyStartsAndRepairsTheOthers) {
                 "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'orders'::regclass"
                 " AND tgname LIKE 'collegedb_fence%'"),
             "2");
-  routing::Store store(config);
+  store::Store store(config);
   EXPECT_EQ(store.load()->broken_tables.size(), 2U);
 }
 
@@ -148,7 +148,7 @@ TEST_F(BrokenTablesTest, SchemaChangesGoOnAndCanPutItRight) {
   ASSERT_TRUE(ddl("ALTER TABLE orders ADD COLUMN n int"));
   const auto repaired = ddl("ALTER TABLE users RENAME COLUMN ident TO id");
   ASSERT_TRUE(repaired) << repaired.error().message;
-  routing::Store store(config);
+  store::Store store(config);
   EXPECT_TRUE(store.load()->broken_tables.empty());
   EXPECT_THAT(findings(), ::testing::IsEmpty());
 }
@@ -161,7 +161,7 @@ TEST_F(BrokenTablesTest, ARenameThroughTheProxyIsFollowed) {
                 "SELECT key_column || key_expression FROM collegedb.tables"
                 " WHERE table_name = 'users'"),
             "ident(\"ident\")::pg_catalog.text");
-  routing::Store store(config);
+  store::Store store(config);
   EXPECT_TRUE(store.load()->broken_tables.empty());
   EXPECT_EQ(route(*store.current(), "SELECT * FROM users WHERE ident = 7").kind,
             routing::RouteKind::kShard);

@@ -1,6 +1,6 @@
 // What the snapshot says of code that runs without a visible call, for every way to hide it.
 #include "migration/registry.h"
-#include "routing/store.h"
+#include "store/store.h"
 #include "tests/pg/migration/cluster_fixture.h"
 
 namespace collegedb {
@@ -25,7 +25,7 @@ class HiddenCodeTest : public pgtest::ClusterTest {
          "CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'");
   }
   const routing::HiddenCode& load() {
-    routing::Store store(config);
+    store::Store store(config);
     snapshot_ = store.load();
     return snapshot_->hidden;
   }

@@ -5,8 +5,7 @@
 #include <optional>
 
 #include "migration/prune.h"
-
-#include "tests/pg/migration/move_fixture.h"
+#include "tests/pg/migration/import_fixture.h"
 
 namespace collegedb::pgtest {
 namespace {
@@ -17,74 +16,6 @@ using migration::ImportResult;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-class ImportTest : public MoveTest {
- protected:
-  ImportResult run(ImportRequest request = {}) {
-    if (request.group.empty()) request.group = kGroup;
-    auto done = import_group(config, request);
-    if (!done) {
-      ADD_FAILURE() << done.error().message << " " << done.error().detail;
-      return {};
-    }
-    return *std::move(done);
-  }
-  ImportResult rehearse() { return run({.group = std::string(kGroup), .dry_run = true}); }
-
-  static std::string insert(const std::string& key, const std::string& name = "x") {
-    return "INSERT INTO users (id, name) VALUES (" + key + ", '" + name + "')";
-  }
-  // A new key that shard `home` owns, with a row on `at`, put there past every proxy.
-  std::string stray(std::size_t home, std::size_t at) {
-    const std::string key = key_of(home);
-    tell(at, insert(key));
-    return key;
-  }
-  std::string key_of(std::size_t home) {
-    while (owner(std::to_string(++next_key_)) != home) {
-    }
-    return std::to_string(next_key_);
-  }
-  std::string tombstone(std::size_t shard, const std::string& key) {
-    return ask(shard, "SELECT moved_to FROM collegedb.retired WHERE key = '" + key + "'");
-  }
-  std::string entry(const std::string& key) {
-    return ask(0,
-               "SELECT kind || ' ' || shard FROM collegedb.exceptions WHERE key = '" + key + "'");
-  }
-  std::vector<std::size_t> holders(const std::string& key) {
-    std::vector<std::size_t> out;
-    for (std::size_t i = 0; i < 3; ++i) {
-      if (ask(i, "SELECT count(*) FROM users WHERE id = " + key) != "0") out.push_back(i);
-    }
-    return out;
-  }
-  void expect_conflict(const ImportResult& result, const std::string& key,
-                       const std::string& reason) {
-    for (const auto& each : result.listed) {
-      if (each.key != key) continue;
-      EXPECT_THAT(each.reason, HasSubstr(reason));
-      return;
-    }
-    ADD_FAILURE() << "no conflict of key " << key;
-  }
-  // All that an import may write.
-  std::string state() {
-    std::string out = ask(0,
-                          "SELECT (SELECT md5(string_agg(e::text, ';' ORDER BY e.key))"
-                          " FROM collegedb.exceptions e) || (SELECT m::text FROM"
-                          " collegedb.manifest m) || (SELECT count(*) FROM collegedb.claims)");
-    for (std::size_t i = 0; i < 3; ++i) {
-      out += ask(i,
-                 "SELECT (SELECT coalesce(md5(string_agg(r::text, ';' ORDER BY r.key)), '')"
-                 " FROM collegedb.retired r) || (SELECT sum(cutovers) FROM collegedb.gate)"
-                 " || (SELECT last_value FROM collegedb.cutover_counter)");
-    }
-    return out;
-  }
-
-  int next_key_ = 0;
-};
 
 TEST_F(ImportTest, KeysAtHomeNeedNothing) {
   open();
@@ -506,121 +437,6 @@ TEST_F(ImportTest, AShardThatIsDownEndsIt) {
   const auto done = import_group(config, {.group = std::string(kGroup)});
   ASSERT_FALSE(done);
   EXPECT_THAT(done.error().message, HasSubstr("SHARD_UNAVAILABLE"));
-}
-
-class MappedImportTest : public ImportTest {
- protected:
-  void SetUp() override {
-    ImportTest::SetUp();
-    config.routing.placement = "mapped";
-  }
-  std::string mapping(const std::string& key) {
-    return ask(0, "SELECT shard FROM collegedb.mappings WHERE key = '" + key + "'");
-  }
-  void map(const std::string& key, const std::string& shard) {
-    tell(0, "INSERT INTO collegedb.mappings (scope, grp, key, shard) VALUES ('" +
-                config.journal.scope + "', 'public.users', '" + key + "', '" + shard + "')");
-  }
-};
-
-TEST_F(MappedImportTest, EveryKeyOnOneShardGetsItsMapping) {
-  open();
-  for (std::size_t i = 0; i < 3; ++i) {
-    tell(i, "INSERT INTO users (id, name) SELECT g, 'x' FROM generate_series(" +
-                std::to_string(i * 2000 + 1) + ", " + std::to_string(i * 2000 + 2000) + ") g");
-  }
-  map("1", "sa");
-  map("2", "sc");
-  tell(2, insert("3"));  // also on sa
-  const ImportResult told = rehearse();
-  EXPECT_EQ(told.mapped, 5997);
-  EXPECT_EQ(ask(0, "SELECT count(*) FROM collegedb.mappings"), "2");
-  const ImportResult done = run();
-  EXPECT_EQ(done.examined, 6000);
-  EXPECT_EQ(done.mapped, 5997);
-  EXPECT_EQ(done.conflicts, 2);
-  expect_conflict(done, "2", "the directory has it on shard \"sc\"");
-  expect_conflict(done, "3", "rows on several shards");
-  EXPECT_EQ(mapping("4"), "sa");
-  EXPECT_EQ(mapping("2004"), "sb");
-  EXPECT_EQ(mapping("4004"), "sc");
-  EXPECT_EQ(mapping("3"), "");
-  EXPECT_EQ(ask(0, "SELECT count(*) FROM collegedb.allocations"), "0") << "no strategy put them";
-  EXPECT_EQ(ask(0, "SELECT count(*) FROM collegedb.exceptions"), "0");
-  EXPECT_EQ(run().mapped, 0);
-  expect_quiet();
-}
-
-TEST_F(MappedImportTest, ACrashInTheMiddleIsGoneOnFrom) {
-  open();
-  tell(1, "INSERT INTO users (id, name) SELECT g, 'x' FROM generate_series(1, 1300) g");
-  const Config copy = config;
-  EXPECT_EQ(in_child([&] {
-              int lots = 0;
-              ImportRequest request{.group = std::string(kGroup)};
-              request.step = [&](std::string_view step) {
-                if (step == "recorded" && ++lots == 2) ::_exit(77);
-              };
-              (void)import_group(copy, request);
-            }),
-            77);
-  EXPECT_EQ(ask(0, "SELECT count(*) FROM collegedb.mappings"), "1000");
-  const ImportResult done = run();
-  EXPECT_EQ(done.examined, 1300);
-  EXPECT_EQ(done.mapped, 300);
-  EXPECT_EQ(ask(0, "SELECT count(*) FROM collegedb.mappings"), "1300");
-  expect_quiet();
-}
-
-// Allocations of keys that came to a shard past the proxy: who writes the mapping first is right,
-// and the other one says so.
-TEST_F(MappedImportTest, AllocationsMeanwhileAreKept) {
-  open();
-  tell(1, "INSERT INTO users (id, name) SELECT g, 'x' FROM generate_series(1, 1000) g");
-  ImportRequest request{.group = std::string(kGroup)};
-  bool once = false;
-  request.step = [&](std::string_view step) {
-    if (step != "held" || std::exchange(once, true)) return;
-    session(0)->run(
-        "INSERT INTO collegedb.mappings (scope, grp, key, shard)"
-        " SELECT $1, 'public.users', g::text, 'sc' FROM generate_series(1, 50) g",
-        {config.journal.scope});
-  };
-  const ImportResult done = run(request);
-  EXPECT_EQ(done.mapped, 950);
-  EXPECT_EQ(done.conflicts, 50);
-  expect_conflict(done, "7", "the directory has it on shard \"sc\"");
-}
-
-TEST_F(MappedImportTest, TwoImportsShareTheWork) {
-  open();
-  for (std::size_t i = 0; i < 3; ++i) {
-    tell(i, "INSERT INTO users (id, name) SELECT g, 'x' FROM generate_series(" +
-                std::to_string(i * 2000 + 1) + ", " + std::to_string(i * 2000 + 2000) + ") g");
-  }
-  std::vector<ImportResult> results(2);
-  std::vector<std::thread> threads;
-  for (ImportResult& result : results) threads.emplace_back([&] { result = run(); });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(results[0].mapped + results[1].mapped, 6000);
-  EXPECT_EQ(results[0].conflicts + results[1].conflicts, 0);
-  EXPECT_EQ(ask(0, "SELECT count(*) FROM collegedb.mappings"), "6000");
-  expect_quiet();
-}
-
-TEST_F(MappedImportTest, ATopologyThatChangesIsReadAgain) {
-  open();
-  tell(1, insert("1"));
-  ImportRequest request{.group = std::string(kGroup)};
-  int held = 0;
-  request.step = [&](std::string_view step) {
-    // After the lot has read the generation it would be too late to matter: map_keys() decides.
-    if (step == "held" && ++held == 1) {
-      session(0)->run("UPDATE collegedb.manifest SET generation = generation + 1");
-    }
-  };
-  EXPECT_EQ(run(request).mapped, 1);
-  EXPECT_EQ(mapping("1"), "sb");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@
 #include "migration/runner.h"
 #include "proxy/session/guard.h"
 #include "routing/hash.h"
-#include "routing/snapshot_reader.h"
+#include "store/snapshot_reader.h"
 #include "tests/pg/migration/cluster_fixture.h"
 
 namespace collegedb::pgtest {
@@ -53,7 +53,7 @@ class MoveTest : public ClusterTest {
   }
 
   std::shared_ptr<const routing::Snapshot> snapshot() {
-    auto loaded = routing::read_snapshot(own(0), config, nullptr);
+    auto loaded = store::read_snapshot(own(0), config, nullptr);
     return std::make_shared<const routing::Snapshot>(std::move(loaded.snapshot));
   }
 

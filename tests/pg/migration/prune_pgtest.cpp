@@ -9,7 +9,7 @@
 
 #include "migration/runner.h"
 #include "routing/route.h"
-#include "routing/snapshot_reader.h"
+#include "store/snapshot_reader.h"
 #include "tests/pg/migration/topology_fixture.h"
 
 namespace collegedb::pgtest {
@@ -381,7 +381,7 @@ TEST_F(PruneTest, NoMoveAndNoPruneAtTheSameTime) {
   tell(0, "INSERT INTO collegedb.prunes (scope, generation) VALUES (" + scope + ", 1)");
   auto journal = session(0);
   const auto snapshot = std::make_shared<const routing::Snapshot>(
-      routing::read_snapshot(*journal, config, nullptr).snapshot);
+      store::read_snapshot(*journal, config, nullptr).snapshot);
   migration::Runner runner({.shards = config.shards,
                             .journal = 0,
                             .scope = config.journal.scope,

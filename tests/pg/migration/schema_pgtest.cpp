@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "routing/snapshot_reader.h"
+#include "store/snapshot_reader.h"
 #include "tests/pg/migration/cluster_fixture.h"
 
 namespace collegedb {
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 class SchemaTest : public pgtest::ClusterTest {
  protected:
   routing::Snapshot read_snapshot() {
-    return routing::read_snapshot(*session(0), config, nullptr).snapshot;
+    return store::read_snapshot(*session(0), config, nullptr).snapshot;
   }
 };
 

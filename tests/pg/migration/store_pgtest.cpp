@@ -1,4 +1,4 @@
-#include "routing/store.h"
+#include "store/store.h"
 
 #include <condition_variable>
 #include <mutex>
@@ -33,7 +33,7 @@ class StoreTest : public pgtest::ClusterTest {
     arrived_.wait_for(lock, 60s, [&] { return last_ != nullptr && condition(*last_); });
     return last_;
   }
-  routing::Store::Callback collect() {
+  store::Store::Callback collect() {
     return [this](std::shared_ptr<const routing::Snapshot> snapshot) {
       const std::lock_guard lock(mutex_);
       last_ = std::move(snapshot);
@@ -62,7 +62,7 @@ TEST_F(StoreTest, KnowsWhatShowsRowsOfRegisteredTables) {
       "CREATE VIEW names AS SELECT name FROM users; CREATE VIEW short AS SELECT * FROM names;"
       "CREATE VIEW other AS SELECT 1; CREATE TABLE child () INHERITS (orders);"
       "CREATE FUNCTION public.lower(bigint) RETURNS text LANGUAGE sql AS 'SELECT $1::text'");
-  routing::Store store(config);
+  store::Store store(config);
   const auto snapshot = store.load();
   const std::vector<std::string> path = {"public"};
   EXPECT_TRUE(snapshot->is_dependent({"", "names"}, path));
@@ -77,7 +77,7 @@ TEST_F(StoreTest, KnowsWhatShowsRowsOfRegisteredTables) {
 
 TEST_F(StoreTest, ReadsTheWholePicture) {
   add_exception("7", "sc");
-  routing::Store store(config);
+  store::Store store(config);
   const auto snapshot = store.load();
   EXPECT_EQ(snapshot->version, 1U);
   EXPECT_EQ(snapshot->generation, 1);
@@ -113,7 +113,7 @@ TEST_F(StoreTest, SeesTriggersRulesAndThoseOfPartitions) {
       "CREATE RULE r AS ON DELETE TO ruled DO INSTEAD NOTHING");
   ASSERT_TRUE(migration::shard_table(config, {.table = "parts"}));
   ASSERT_TRUE(migration::shard_table(config, {.table = "ruled"}));
-  routing::Store store(config);
+  store::Store store(config);
   const auto snapshot = store.load();
   EXPECT_TRUE(snapshot->find_table({"public", "parts"}, {})->user_triggers);
   EXPECT_TRUE(snapshot->find_table({"public", "ruled"}, {})->user_triggers);
@@ -121,7 +121,7 @@ TEST_F(StoreTest, SeesTriggersRulesAndThoseOfPartitions) {
 }
 
 TEST_F(StoreTest, PublishesAChangeAtOnce) {
-  routing::Store store(config);
+  store::Store store(config);
   const auto first = store.load();
   store.start(collect());
   std::this_thread::sleep_for(300ms);
@@ -135,7 +135,7 @@ TEST_F(StoreTest, PublishesAChangeAtOnce) {
 }
 
 TEST_F(StoreTest, RefreshReturnsWhatIsNewAndDoesNotWaitForWhatIsNot) {
-  routing::Store store(config);
+  store::Store store(config);
   const auto first = store.load();
   store.start(collect());
   EXPECT_EQ(store.refresh(first->version, 60s)->version, first->version);
@@ -147,7 +147,7 @@ TEST_F(StoreTest, RefreshReturnsWhatIsNewAndDoesNotWaitForWhatIsNot) {
 }
 
 TEST_F(StoreTest, ServesTheLastSnapshotAndComesBack) {
-  routing::Store store(config);
+  store::Store store(config);
   const auto first = store.load();
   store.start(collect());
   store.refresh(0, 60s);
@@ -162,7 +162,7 @@ TEST_F(StoreTest, ServesTheLastSnapshotAndComesBack) {
 
 TEST_F(StoreTest, AShardThatIsNotConfiguredIsAnError) {
   config.shards.pop_back();
-  routing::Store store(config);
+  store::Store store(config);
   const SqlError error = failure_of([&] { store.load(); });
   EXPECT_EQ(error.sqlstate, "40001");
   EXPECT_THAT(error.message, HasSubstr("PLACEMENT_UNVERIFIED: the cluster names shard \"sc\""));
@@ -170,7 +170,7 @@ TEST_F(StoreTest, AShardThatIsNotConfiguredIsAnError) {
 
 TEST_F(StoreTest, AKeyColumnOfAnotherTypeThanRegisteredIsNotedAndKeepsNothingElseOut) {
   tell(0, "UPDATE collegedb.tables SET key_type = 'uuid' WHERE table_name = 'users'");
-  routing::Store store(config);
+  store::Store store(config);
   const auto snapshot = store.load();
   ASSERT_EQ(snapshot->broken_tables.size(), 1U);
   EXPECT_THAT(snapshot->broken_tables.front().reason, HasSubstr("was registered as uuid"));
@@ -180,7 +180,7 @@ TEST_F(StoreTest, AKeyColumnOfAnotherTypeThanRegisteredIsNotedAndKeepsNothingEls
 }
 
 TEST_F(StoreTest, RecordsTheProxyAndTakesItOutAgain) {
-  routing::Store store(config, {"", "10.0.0.1:6432", "1.2.3"});
+  store::Store store(config, {"", "10.0.0.1:6432", "1.2.3"});
   store.load();
   store.start(collect());
   store.refresh(0, 60s);
@@ -195,7 +195,7 @@ TEST_F(StoreTest, RecordsTheProxyAndTakesItOutAgain) {
 
 TEST_F(StoreTest, WithoutAJournalPlacementComesFromTheConfiguration) {
   config.journal.shard.clear();
-  routing::Store store(config);
+  store::Store store(config);
   const auto snapshot = store.load();
   EXPECT_EQ(snapshot->generation, 0);
   EXPECT_THAT(snapshot->epochs.at(0).shards, ElementsAre(0, 1, 2));

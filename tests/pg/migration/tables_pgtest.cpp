@@ -20,7 +20,7 @@ class TablesTest : public pgtest::ClusterTest {
   void SetUp() override {
     ClusterTest::SetUp();
     install();
-    store_ = std::make_unique<routing::Store>(config);
+    store_ = std::make_unique<store::Store>(config);
     store_->load();
     store_->start([](const auto&) {});
     control_ = std::make_unique<admin::ControlPlane>(config, *store_, nullptr,
@@ -90,7 +90,7 @@ class TablesTest : public pgtest::ClusterTest {
                " ORDER BY key) FROM collegedb.exceptions");
   }
 
-  std::unique_ptr<routing::Store> store_;
+  std::unique_ptr<store::Store> store_;
   std::unique_ptr<admin::ControlPlane> control_;
 };
 

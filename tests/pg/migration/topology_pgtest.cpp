@@ -10,7 +10,7 @@
 #include "migration/fence_raise.h"
 #include "proxy/admin/broadcast.h"
 #include "routing/route.h"
-#include "routing/snapshot_reader.h"
+#include "store/snapshot_reader.h"
 #include "tests/pg/migration/topology_fixture.h"
 
 namespace collegedb::pgtest {
@@ -356,7 +356,7 @@ TEST_F(TopologyTest, APublishingEpochPlacesNothingAndHoldsUpTheNextChange) {
   EXPECT_EQ(begun->state, "publishing");
   EXPECT_THAT(begun->steps, ::testing::Contains(HasSubstr("idle in transaction")));
   auto journal = session(0);
-  const auto loaded = routing::read_snapshot(*journal, config, nullptr);
+  const auto loaded = store::read_snapshot(*journal, config, nullptr);
   EXPECT_EQ(loaded.snapshot.generation, 2);
   for (int key = 1; key < 50; ++key) {
     EXPECT_EQ(routing::locate(loaded.snapshot, kGroup, std::to_string(key)).shard, 0);

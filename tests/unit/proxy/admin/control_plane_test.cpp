@@ -43,7 +43,7 @@ class ControlPlaneTest : public ::testing::Test {
   }
 
   Config config_;
-  routing::Store store_{config_};
+  store::Store store_{config_};
 };
 
 TEST_F(ControlPlaneTest, OtherUsersMayNotCallWhatChangesSomething) {
@@ -78,7 +78,8 @@ TEST_F(ControlPlaneTest, ShowsWhatTheDataPathTells) {
   client.shards = {"a", "b"};
   control.set_probes({[&] { return std::vector{client}; },
                       [] { return std::vector<net::PoolInfo>{}; },
-                      [] { return std::vector<net::ServerInfo>{}; }});
+                      [] { return std::vector<net::ServerInfo>{}; },
+                      [](std::size_t) { return std::vector<session::HotKey>{}; }});
   const ControlReply reply = call(control, request("collegedb_clients", false)).get();
   ASSERT_TRUE(std::holds_alternative<session::AdminRows>(reply));
   const auto& rows = std::get<session::AdminRows>(reply).rows;
@@ -101,7 +102,8 @@ TEST_F(ControlPlaneTest, TheQueueIsBoundedAndShutdownAnswersWhatWaits) {
                         return std::vector<net::ClientInfo>{};
                       },
                       [] { return std::vector<net::PoolInfo>{}; },
-                      [] { return std::vector<net::ServerInfo>{}; }});
+                      [] { return std::vector<net::ServerInfo>{}; },
+                      [](std::size_t) { return std::vector<session::HotKey>{}; }});
   auto running = call(control, request("collegedb_clients", false));
   entered.get_future().wait();
   auto waiting = call(control, request("collegedb_pools", false));

@@ -1,4 +1,4 @@
-#include "routing/snapshot_reader.h"
+#include "store/snapshot_reader.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,15 +6,29 @@
 
 #include "migration/schema.h"
 #include "migration/table_catalog.h"
-#include "routing/hidden_reader.h"
+#include "store/hidden_reader.h"
 
-namespace collegedb::routing {
+namespace collegedb::store {
 namespace {
 
 using migration::ControlSession;
 using migration::RegisteredTable;
 using migration::Rows;
 using migration::SqlFailure;
+using routing::Algorithm;
+using routing::ColumnInfo;
+using routing::Epoch;
+using routing::EpochState;
+using routing::ExceptionMap;
+using routing::GroupKey;
+using routing::KeyType;
+using routing::name_of;
+using routing::Placement;
+using routing::Shard;
+using routing::ShardId;
+using routing::Snapshot;
+using routing::TableInfo;
+using routing::TableKind;
 
 [[noreturn]] void unverified(const ControlSession& journal, std::string_view text,
                              std::string_view hint) {
@@ -362,4 +376,4 @@ LoadedSnapshot static_snapshot(ControlSession& first_shard, const Config& config
   return loaded;
 }
 
-}  // namespace collegedb::routing
+}  // namespace collegedb::store

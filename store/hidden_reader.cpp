@@ -1,16 +1,23 @@
 // pg_depend tells what rests on a function of a user, but nothing of those that came with the
 // server: these are looked for by number in the stored expressions themselves.
-#include "routing/hidden_reader.h"
+#include "store/hidden_reader.h"
 
 #include <string>
 #include <vector>
 
 #include "routing/functions.h"
 
-namespace collegedb::routing {
+namespace collegedb::store {
 namespace {
 
 using migration::Rows;
+using routing::HiddenCode;
+using routing::NameSet;
+using routing::opaque_builtins;
+using routing::session_builtins;
+using routing::Snapshot;
+using routing::TableInfo;
+using routing::WordSet;
 
 // $1: names of built-in functions that run unknown SQL; $2: that act on the server session.
 // Result: kind, schema, name. o operator, t type, a attribute, r read, w written, c cast.
@@ -247,4 +254,4 @@ void read_hidden_code(migration::ControlSession& session, Snapshot& snapshot) {
   read_homonyms(session, snapshot);
 }
 
-}  // namespace collegedb::routing
+}  // namespace collegedb::store

@@ -1,4 +1,4 @@
-#include "routing/store.h"
+#include "store/store.h"
 
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -10,13 +10,15 @@
 #include <system_error>
 #include <utility>
 
-namespace collegedb::routing {
+namespace collegedb::store {
 namespace {
 
 using namespace std::chrono_literals;
 using migration::ControlSession;
 using migration::SessionOptions;
 using migration::SqlFailure;
+using routing::BrokenTable;
+using routing::Snapshot;
 
 constexpr auto kPoll = 1000ms;
 constexpr auto kHeartbeat = 3000ms;
@@ -286,4 +288,4 @@ bool Store::wait(ControlSession& session) {
   return !stopping_;
 }
 
-}  // namespace collegedb::routing
+}  // namespace collegedb::store

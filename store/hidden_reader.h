@@ -4,10 +4,10 @@
 #include "migration/control_session.h"
 #include "routing/snapshot.h"
 
-namespace collegedb::routing {
+namespace collegedb::store {
 
 // Fills `hidden` and `homonyms`: three statements, however large the catalogs. REQUIRES: tables and
 // dependent_relations are filled. Throws SqlFailure.
-void read_hidden_code(migration::ControlSession& session, Snapshot& snapshot);
+void read_hidden_code(migration::ControlSession& session, routing::Snapshot& snapshot);
 
-}  // namespace collegedb::routing
+}  // namespace collegedb::store

@@ -15,9 +15,9 @@
 #include <thread>
 
 #include "proxy/config.h"
-#include "routing/snapshot_reader.h"
+#include "store/snapshot_reader.h"
 
-namespace collegedb::routing {
+namespace collegedb::store {
 
 // How this process is recorded in collegedb.proxies.
 struct ProxyIdentity {
@@ -28,7 +28,7 @@ struct ProxyIdentity {
 
 class Store {
  public:
-  using Callback = std::function<void(std::shared_ptr<const Snapshot>)>;
+  using Callback = std::function<void(std::shared_ptr<const routing::Snapshot>)>;
 
   explicit Store(const Config& config, ProxyIdentity identity = {});
   ~Store();
@@ -36,22 +36,22 @@ class Store {
   Store& operator=(const Store&) = delete;
 
   // The first snapshot, in the caller's thread. Throws migration::SqlFailure. Call it before start.
-  std::shared_ptr<const Snapshot> load();
+  std::shared_ptr<const routing::Snapshot> load();
 
   // Starts the thread. `published` is called on it with each new snapshot, before current() or
   // refresh() return it.
   void start(Callback published);
 
   // The newest snapshot; null before load().
-  [[nodiscard]] std::shared_ptr<const Snapshot> current() const;
+  [[nodiscard]] std::shared_ptr<const routing::Snapshot> current() const;
 
   // Looks at the journal now, unless a snapshot newer than `newer_than` is already here. Returns
   // the newest one, perhaps not newer; at the latest after `timeout`. Any thread but the
   // callback's. REQUIRES: start() was called.
-  std::shared_ptr<const Snapshot> refresh(std::uint64_t newer_than,
+  std::shared_ptr<const routing::Snapshot> refresh(std::uint64_t newer_than,
                                           std::chrono::milliseconds timeout);
   // As refresh, but loads even when no version has changed: after a schema change.
-  std::shared_ptr<const Snapshot> reload(std::chrono::milliseconds timeout);
+  std::shared_ptr<const routing::Snapshot> reload(std::chrono::milliseconds timeout);
 
   // Ends the thread and takes this process out of collegedb.proxies. Idempotent; blocks.
   void stop();
@@ -70,7 +70,7 @@ class Store {
   bool wait(migration::ControlSession& session);  // false when stopping
   void drain_wake();
   void wake();
-  std::shared_ptr<const Snapshot> request(bool force, std::uint64_t newer_than,
+  std::shared_ptr<const routing::Snapshot> request(bool force, std::uint64_t newer_than,
                                           std::chrono::milliseconds timeout);
 
   const Config config_;
@@ -82,7 +82,7 @@ class Store {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::shared_ptr<const Snapshot> current_;
+  std::shared_ptr<const routing::Snapshot> current_;
   std::uint64_t loads_ = 0;
   std::uint64_t asked_ = 0;     // tickets of refresh and reload
   std::uint64_t answered_ = 0;  // highest ticket whose look at the journal has ended
@@ -93,4 +93,4 @@ class Store {
   std::thread thread_;
 };
 
-}  // namespace collegedb::routing
+}  // namespace collegedb::store

@@ -9,7 +9,7 @@
 #include "proxy/config.h"
 #include "routing/snapshot.h"
 
-namespace collegedb::routing {
+namespace collegedb::store {
 
 // What of the journal a process has loaded; equal means nothing has changed.
 struct Versions {
@@ -21,7 +21,7 @@ struct Versions {
 };
 
 struct LoadedSnapshot {
-  Snapshot snapshot;  // version is left to the caller
+  routing::Snapshot snapshot;  // version is left to the caller
   Versions versions;
 };
 
@@ -39,4 +39,4 @@ struct LoadedSnapshot {
 [[nodiscard]] LoadedSnapshot static_snapshot(migration::ControlSession& first_shard,
                                              const Config& config);
 
-}  // namespace collegedb::routing
+}  // namespace collegedb::store
